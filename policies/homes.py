@@ -87,7 +87,8 @@ def targets(
     contended = placement.contended(wishes, rooms_bps)
     found: dict[str, str] = {}
     for group in placement.components(sorted(wishes, key=lambda c: c.name), contended):
-        alone = len(group) == 1 and not group[0].in_set and contended.isdisjoint(group[0].able)
+        one = group[0]
+        alone = len(group) == 1 and not one.rules.in_set and contended.isdisjoint(one.able)
         if not alone and any(c.able and homes[c.name] not in c.able for c in group):
             found |= placement.place(group, rooms_bps)
     return found
@@ -105,14 +106,12 @@ def order(
     number of members of its anti-affinity set on them (`taken`), then by its policy. Members of an
     affinity set have the same order.
     """
-    backup = PRESETS[unit.policy].backup
-    if not unit.rules.ruled:
-        return failover.order(unit.name, home, uplinks, backup, unit.allowed)
     known_by = unit.name if unit.rules.affinity is None else f"affinity {unit.rules.affinity}"
 
     def burden(uplink: str) -> tuple[int, int]:
         return rules.rank(unit, uplink), taken.get(uplink, 0) if taken else 0
 
+    backup = PRESETS[unit.policy].backup
     return failover.order(known_by, home, uplinks, backup, unit.allowed, burden)
 
 
@@ -135,14 +134,7 @@ def _reserving(units: Iterable[Unit], uplinks: Sequence[Uplink]) -> dict[str, Ca
             key = unit.allowed, unit.rules.pin
             if key not in reach:
                 reach[key] = _may_use(unit, uplinks)
-            found[unit.name] = Candidate(
-                unit.name,
-                reach[key],
-                (),
-                affinity=unit.rules.affinity,
-                anti_affinity=unit.rules.anti_affinity,
-                reserve_bps=unit.rules.reserve_bps,
-            )
+            found[unit.name] = Candidate(unit.name, reach[key], (), rules=unit.rules)
     return found
 
 
@@ -171,15 +163,8 @@ def _candidate(unit: Unit, able: Sequence[str]) -> Candidate:
     """Return a candidate for placement. Pinned units and excluded ones with a home cannot move."""
     fixed = unit.rules.pin if unit.rules.pin in able else unit.uplink if unit.excluded else None
     able = (fixed,) if fixed in able and fixed is not None else able
-    return Candidate(
-        unit.name,
-        tuple(able),
-        tuple(rules.rank(unit, uplink) for uplink in able),
-        unit.uplink,
-        unit.rules.affinity,
-        unit.rules.anti_affinity,
-        unit.rules.reserve_bps,
-    )
+    ranks = tuple(rules.rank(unit, uplink) for uplink in able)
+    return Candidate(unit.name, tuple(able), ranks, unit.uplink, unit.rules)
 
 
 def _wishes(unit: Unit, uplinks: Sequence[Uplink]) -> list[str]:

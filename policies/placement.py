@@ -55,7 +55,7 @@ def place(
     able = sorted((c for c in candidates if c.able), key=lambda c: c.name)
     found: dict[str, str] = {}
     for linked in components(able, contended(able, rooms_bps) if rooms_bps else ()):
-        if rooms_bps and any(c.reserve_bps for c in linked):
+        if rooms_bps and any(c.rules.reserve_bps for c in linked):
             rooms = {name: exactly(rooms_bps[name]) for c in linked for name in c.able}
             found |= _with_rooms(tuple(linked), tuple(sorted(rooms.items())))
         else:
@@ -80,8 +80,9 @@ def components(
         return i
 
     for i, c in enumerate(candidates):
-        links = [("affinity", c.affinity), ("anti-affinity", c.anti_affinity)]
-        links += [("room", name) for name in c.able if c.reserve_bps and name in contended]
+        links = [("affinity", c.rules.affinity), ("anti-affinity", c.rules.anti_affinity)]
+        if c.rules.reserve_bps:
+            links += [("room", name) for name in c.able if name in contended]
         for kind, name in links:
             if name is not None:
                 a, b = lead(first.setdefault((kind, name), i)), lead(i)
@@ -96,9 +97,9 @@ def contended(candidates: Iterable[Candidate], rooms_bps: Mapping[str, float]) -
     """Return the uplinks whose room would be exceeded if all units that may use them did so."""
     asked = Counter[str]()
     for candidate in candidates:
-        if candidate.reserve_bps:
+        if candidate.rules.reserve_bps:
             for uplink in candidate.able:
-                asked[uplink] += exactly(candidate.reserve_bps)
+                asked[uplink] += exactly(candidate.rules.reserve_bps)
     return frozenset(name for name in asked if asked[name] > exactly(rooms_bps[name]))
 
 

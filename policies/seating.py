@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from policies.model import NO_RULES, Rules
+
 # Sums of reservations must be exact, so they are counted in thousandths of a bit per second.
 PER_BPS = 1000
 # Up to this many uplinks, the bound checks every subset that units are confined to.
@@ -21,20 +23,14 @@ class Candidate:
     """A unit and the uplinks that it may use, in its policy's order: the best first.
 
     `ranks`: the rank of each uplink in its preferences. `current`: its current uplink or home.
-    `reserve_bps`: the rate reserved for it.
+    `rules`: its sets, and the rate reserved for it.
     """
 
     name: str
     able: tuple[str, ...]
     ranks: tuple[int, ...]
     current: str | None = None
-    affinity: str | None = None
-    anti_affinity: str | None = None
-    reserve_bps: float = 0.0
-
-    @property
-    def in_set(self) -> bool:
-        return self.affinity is not None or self.anti_affinity is not None
+    rules: Rules = NO_RULES
 
 
 # Units that move together: a single unit, or an affinity set.
@@ -57,7 +53,7 @@ class Problem:
         self.candidates = candidates
         self.uplinks = sorted({name for c in candidates for name in c.able})
         self.rooms = [rooms[name] if rooms else 0 for name in self.uplinks]
-        self.reserves = [exactly(c.reserve_bps) if rooms else 0 for c in candidates]
+        self.reserves = [exactly(c.rules.reserve_bps) if rooms else 0 for c in candidates]
         self._numbers = {name: number for number, name in enumerate(self.uplinks)}
         self.able = [sorted(self._numbers[name] for name in c.able) for c in candidates]
         units, longest = len(candidates), max(len(c.able) for c in candidates)
@@ -74,8 +70,8 @@ class Problem:
             }
             least = min(costs.values())
             self.costs.append({uplink: cost - least for uplink, cost in costs.items()})
-        self.affine = _members(c.affinity for c in candidates)
-        self.apart = _members(c.anti_affinity for c in candidates)
+        self.affine = _members(c.rules.affinity for c in candidates)
+        self.apart = _members(c.rules.anti_affinity for c in candidates)
         self.set_of = {i: number for number, members in enumerate(self.apart) for i in members}
         affine_of = {i: number for number, members in enumerate(self.affine) for i in members}
         # The units that have a choice, the most decisive first: the largest reservations, then the

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from hypothesis import strategies as st
 
+from policies.model import Rules
 from policies.seating import Candidate, exactly
 
 NAMES = ("eth0", "eth1", "eth2")
@@ -29,9 +30,9 @@ def candidates(
         able = tuple(draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True)))
         ranks = tuple(draw(st.integers(0, 2)) for _ in able)
         current = draw(st.sampled_from([None, *NAMES]))
-        sets = draw(AFFINE), draw(SETS)
-        reserve_bps = draw(reserves_bps)
-        found.append(Candidate(f"vm{number}", able, ranks, current, *sets, reserve_bps))
+        together, apart, reserve_bps = draw(AFFINE), draw(SETS), draw(reserves_bps)
+        rules = Rules(affinity=together, anti_affinity=apart, reserve_bps=reserve_bps)
+        found.append(Candidate(f"vm{number}", able, ranks, current, rules))
     return found
 
 
@@ -45,10 +46,10 @@ def cost(candidates: Iterable[Candidate], placement: Mapping[str, str]) -> Cost:
     together: dict[str, list[str]] = defaultdict(list)
     apart: dict[str, list[str]] = defaultdict(list)
     for candidate in candidates:
-        if candidate.affinity is not None:
-            together[candidate.affinity].append(placement[candidate.name])
-        if candidate.anti_affinity is not None:
-            apart[candidate.anti_affinity].append(placement[candidate.name])
+        if candidate.rules.affinity is not None:
+            together[candidate.rules.affinity].append(placement[candidate.name])
+        if candidate.rules.anti_affinity is not None:
+            apart[candidate.rules.anti_affinity].append(placement[candidate.name])
     chosen = [(c, c.able.index(placement[c.name])) for c in candidates]
     return (
         sum(len(used) - max(Counter(used).values()) for used in together.values()),
@@ -65,6 +66,6 @@ def cost_with_reservations(
     candidates = list(candidates)
     promised = Counter[str]()
     for candidate in candidates:
-        promised[placement[candidate.name]] += exactly(candidate.reserve_bps)
+        promised[placement[candidate.name]] += exactly(candidate.rules.reserve_bps)
     over = (all_of_it - exactly(rooms_bps[name]) for name, all_of_it in promised.items())
     return (sum(max(0, more) for more in over), *cost(candidates, placement))

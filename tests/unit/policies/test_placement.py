@@ -134,8 +134,7 @@ def test_hundreds_in_sets_are_all_placed_with_few_pairs() -> None:
             NAMES,
             (0, 0, 0),
             NAMES[i * 7 % 3],
-            f"X{i % 30}" if i < 120 else None,
-            f"A{i * i % 23}",
+            Rules(affinity=f"X{i % 30}" if i < 120 else None, anti_affinity=f"A{i * i % 23}"),
         )
         for i in range(400)
     ]
@@ -148,7 +147,12 @@ def test_hundreds_in_sets_are_all_placed_with_few_pairs() -> None:
 def test_an_affinity_set_of_thousands_that_cannot_be_together_is_placed() -> None:
     ways = (NAMES[2:], NAMES[:2])
     many = [
-        Candidate(f"vm{i:04}", ways[i % 2], (0,) * len(ways[i % 2]), None, "X", f"A{i % 7}")
+        Candidate(
+            f"vm{i:04}",
+            ways[i % 2],
+            (0,) * len(ways[i % 2]),
+            rules=Rules(affinity="X", anti_affinity=f"A{i % 7}"),
+        )
         for i in range(1500)
     ]
     assert placement.place(many).keys() == {c.name for c in many}
@@ -156,6 +160,6 @@ def test_an_affinity_set_of_thousands_that_cannot_be_together_is_placed() -> Non
 
 def _fewest_pairs(many: Sequence[Candidate]) -> int:
     """A bound: each anti-affinity set spread evenly by itself."""
-    sizes = [len([c for c in many if c.anti_affinity == f"A{i}"]) for i in range(23)]
+    sizes = [len([c for c in many if c.rules.anti_affinity == f"A{i}"]) for i in range(23)]
     evenly = [[size // 3 + (i < size % 3) for i in range(3)] for size in sizes]
     return sum(n * (n - 1) // 2 for of_set in evenly for n in of_set)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import homes, placement, rules
-from policies.model import Load, OfPort, Snapshot, Unit, Uplink
+from policies.model import Load, OfPort, Rules, Snapshot, Unit, Uplink
 from policies.planners import minmax, threshold
 from policies.rules import Rule
 from policies.seating import Candidate
@@ -148,9 +148,8 @@ def fitting(
         able = tuple(draw.sample(names, uplinks))
         sets = draw.choice([None, None, f"A{draw.randrange(units // 8)}"])
         ranks = tuple(draw.choice([0, 0, 0, 1]) for _ in able)
-        found.append(
-            Candidate(f"vm{number:03}", able, ranks, draw.choice(able), None, sets, reserve)
-        )
+        rules = Rules(anti_affinity=sets, reserve_bps=reserve)
+        found.append(Candidate(f"vm{number:03}", able, ranks, draw.choice(able), rules))
     return found, rooms
 
 
