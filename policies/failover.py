@@ -33,7 +33,7 @@ def order(
     uplinks: Sequence[Uplink],
     backup: BackupOrder,
     allowed: frozenset[str] | None = None,
-    burden: Callable[[str], tuple[int, ...]] | None = None,
+    burden: Callable[[str], tuple[int, ...]] = lambda _: (),
 ) -> tuple[Uplink, ...]:
     """Return all uplinks that a unit may use, best first: active, then standby, then drained ones.
 
@@ -43,9 +43,7 @@ def order(
     """
     ranks = {Role.ACTIVE: 0, Role.STANDBY: 1, Role.DRAINED: 2}
     candidates = [u for u in only(allowed, backup(unit, uplinks)) if u.role in ranks]
-    if burden is not None:
-        candidates.sort(key=lambda u: burden(u.name))
-    return tuple(sorted(candidates, key=lambda u: (ranks[u.role], u.name != home)))
+    return tuple(sorted(candidates, key=lambda u: (ranks[u.role], u.name != home, burden(u.name))))
 
 
 def only(allowed: frozenset[str] | None, uplinks: Sequence[Uplink]) -> list[Uplink]:

@@ -166,10 +166,8 @@ class _Team:
         self._by_size: list[list[list[int]]] = [[[] for _ in self._caps] for _ in (0, 1)]
         self._base = self._held()
         # The loads and the sorted lists follow from the placement, and change with it.
-        self._bps = (self._base[0].copy(), self._base[1].copy())
-        for sizes, used, lists in zip(self._sizes, self._bps, self._by_size, strict=True):
-            for size, uplink in zip(sizes, self.at, strict=True):
-                used[uplink] += size
+        self._bps = self._without(())
+        for sizes, lists in zip(self._sizes, self._by_size, strict=True):
             for item in sorted(range(len(sizes)), key=sizes.__getitem__):
                 lists[self.at[item]].append(item)
 
