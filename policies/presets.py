@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from policies import failover
 from policies.classifiers import Classifier
 from policies.model import Plan, Role, Snapshot, Teaming, Unit, Uplink
-from policies.planners import minmax, rebalance, shares, splitting, static, threshold
+from policies.planners import minmax, rebalance, splitting, static, threshold
 from policies.verdicts import Rest, Verdict
 
 DEFAULT_PRESET = "load-based"
@@ -74,7 +74,7 @@ class Preset:
 
     classifier: Classifier
     place: Placement = static.by_number
-    spread: Placement = shares.by_capacity
+    spread: Placement = static.by_capacity
     rebalance: Callable[[Snapshot], Plan] = static.stay
     relieve: Callable[[Snapshot], Plan] = static.stay
     verdict: Callable[[Snapshot, str], Verdict] = static.never

@@ -1,7 +1,8 @@
-"""Static policies: place units by names and numbers, never by load."""
+"""Static policies: place units by names, numbers and capacities, never by load."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from policies import failover
@@ -27,6 +28,28 @@ def first_in_order(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str
     return {u.name: placeable(failover.only(u.allowed, uplinks))[0].name for u in units}
 
 
+def by_capacity(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
+    """Return the home of every unit; as few units as possible leave their uplink (`Unit.uplink`).
+
+    Quotas are exact to one unit (Hamilton's method of largest remainders). If an uplink leaves the
+    team, only its own units get new homes. An uplink that joins gets units from uplinks that have
+    too many, preferably its own earlier units.
+    """
+    quotas = _quotas(len(units), placeable(uplinks))
+    homes: dict[str, str] = {}
+    for unit in _most_at_home_first(units, uplinks, quotas):
+        if unit.uplink is not None and quotas.get(unit.uplink, 0) > 0:
+            homes[unit.name] = unit.uplink
+            quotas[unit.uplink] -= 1
+    for unit in units:
+        if unit.name not in homes:
+            order = failover.scattered(unit.name, uplinks)
+            home = next(uplink.name for uplink in order if quotas.get(uplink.name, 0) > 0)
+            homes[unit.name] = home
+            quotas[home] -= 1
+    return homes
+
+
 def stay(_snapshot: Snapshot) -> Plan:
     """Return an empty plan, because a static policy never moves anything because of load."""
     return Plan()
@@ -46,3 +69,33 @@ def placeable(uplinks: Sequence[Uplink]) -> Sequence[Uplink]:
         if chosen := [uplink for uplink in uplinks if uplink.role is role]:
             return chosen
     return uplinks
+
+
+def _quotas(units: int, uplinks: Sequence[Uplink]) -> dict[str, int]:
+    """Return the number of units for each uplink."""
+    total_bps = sum(uplink.capacity_bps for uplink in uplinks)
+    exact = {u.name: units * u.capacity_bps / total_bps for u in uplinks}
+    quotas = {name: int(share) for name, share in exact.items()}
+    by_remainder = sorted(exact, key=lambda name: (quotas[name] - exact[name], name))
+    for name in by_remainder[: units - sum(quotas.values())]:
+        quotas[name] += 1
+    assert sum(quotas.values()) == units, "every unit has a place"
+    return quotas
+
+
+def _most_at_home_first(
+    units: Sequence[Unit], uplinks: Sequence[Uplink], quotas: dict[str, int]
+) -> Sequence[Unit]:
+    """Return the units in the order in which they may keep their uplink, if not all can.
+
+    A unit for which another uplink ranks higher has probably been moved there by a failover.
+    """
+    held = Counter(unit.uplink for unit in units)
+    if all(held[name] <= quota for name, quota in quotas.items()):
+        return units
+
+    def rank(unit: Unit) -> int:
+        order = [uplink.name for uplink in failover.scattered(unit.name, uplinks)]
+        return order.index(unit.uplink) if unit.uplink in order else len(order)
+
+    return sorted(units, key=rank)

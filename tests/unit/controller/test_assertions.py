@@ -21,7 +21,7 @@ from controller.operations.jobs import Store
 from controller.teaming.bindings import Bindings
 from policies.classifiers import Classifier
 from policies.model import Move, OfPort, Reason, Role
-from policies.planners import shares
+from policies.planners import static
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import host
 
@@ -138,9 +138,9 @@ def test_a_state_that_cannot_be_is_not_reached(invariant: str) -> None:
 
 def test_quotas_leave_out_no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     uplinks = bridge_of(served()).placing.uplinks()
-    monkeypatch.setattr(shares, "int", lambda _share: 0, raising=False)
+    monkeypatch.setattr(static, "int", lambda _share: 0, raising=False)
     with pytest.raises(AssertionError, match="every unit has a place"):
-        shares._quotas(7, uplinks)
+        static._quotas(7, uplinks)
 
 
 def test_a_failed_assertion_concerns_its_bridge_which_keeps_its_pipeline() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policies import failover
 from policies.homes import homes as placed_by_rules
 from policies.model import OfPort, Role, Unit, Uplink
-from policies.planners import shares
+from policies.planners import static
 
 BUCKETS = tuple(Unit(f"address-hash/{i}", i, "address-hash", is_bucket=True) for i in range(256))
 
@@ -34,7 +34,7 @@ CAPACITIES = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 @given(CAPACITIES)
 def test_shares_are_those_of_capacity_to_one_bucket(capacities: list[int]) -> None:
     team = uplinks(*capacities)
-    count = Counter(shares.by_capacity(BUCKETS, team).values())
+    count = Counter(static.by_capacity(BUCKETS, team).values())
     for uplink in team:
         exact = 256 * uplink.capacity_bps / sum(capacities)
         assert abs(count[uplink.name] - exact) < 1
@@ -42,8 +42,8 @@ def test_shares_are_those_of_capacity_to_one_bucket(capacities: list[int]) -> No
 
 @given(CAPACITIES)
 def test_what_has_its_share_stays(capacities: list[int]) -> None:
-    homes = shares.by_capacity(BUCKETS, uplinks(*capacities))
-    assert shares.by_capacity(at(homes), uplinks(*capacities)) == homes
+    homes = static.by_capacity(BUCKETS, uplinks(*capacities))
+    assert static.by_capacity(at(homes), uplinks(*capacities)) == homes
 
 
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=6), st.data())
@@ -53,12 +53,12 @@ def test_an_uplink_that_leaves_or_joins_concerns_its_own_share_only(
     whole = uplinks(*capacities)
     gone = data.draw(st.sampled_from(whole))
     rest = tuple(uplink for uplink in whole if uplink is not gone)
-    before = shares.by_capacity(BUCKETS, whole)
-    without = shares.by_capacity(at(before), rest)
+    before = static.by_capacity(BUCKETS, whole)
+    without = static.by_capacity(at(before), rest)
     its_own = Counter(before.values())[gone.name]
     rounding = len(rest)
     assert its_own <= moved(before, without) <= its_own + rounding
-    again = shares.by_capacity(at(without), whole)
+    again = static.by_capacity(at(without), whole)
     assert Counter(again.values())[gone.name] == its_own
     assert moved(without, again) <= its_own + rounding
 
@@ -66,12 +66,12 @@ def test_an_uplink_that_leaves_or_joins_concerns_its_own_share_only(
 def test_after_a_failover_that_nobody_remembers_its_buckets_are_found_again() -> None:
     """Of a service that starts while an uplink is down, and reads who uses which."""
     whole = uplinks(10, 10, 10)
-    homes = shares.by_capacity(BUCKETS, whole)
+    homes = static.by_capacity(BUCKETS, whole)
     in_force = {}
     for unit in BUCKETS:
         order = failover.order(unit.name, homes[unit.name], whole, failover.scattered)
         in_force[unit.name] = next(u.name for u in order if u.name != "eth2")
-    found = shares.by_capacity(at(in_force), whole)
+    found = static.by_capacity(at(in_force), whole)
     assert moved(homes, found) <= 256 // 20
 
 
