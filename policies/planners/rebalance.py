@@ -7,10 +7,12 @@ frames does not steer it.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from policies import failover, rules
-from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
+from policies.model import Move, Plan, Reason, Snapshot, Unit, Uplink
+from policies.outcome import team_after
 from policies.verdicts import Rest, WhyAtRest
 
 # Below this difference between the fullest and the emptiest uplink, as shares of capacity, nothing
@@ -29,16 +31,10 @@ def even_out(snapshot: Snapshot) -> Plan:
     No unit moves twice in one plan. Every move lowers the higher utilization of its two uplinks, so
     the same loads cause no further moves.
     """
-    uplinks = failover.in_service(snapshot.uplinks)
-    sent_bps = {uplink.name: uplink.load.tx_bps for uplink in uplinks}
-    # A unit that sends nothing makes no uplink emptier.
-    units = [u for u in snapshot.units if u.load.tx_bps and u.movable and u.uplink in sent_bps]
     moves: list[Move] = []
-    in_sets = {unit.name: unit for unit in snapshot.in_sets}
-    while made := _between_extremes(uplinks, units, sent_bps, in_sets):
+    while made := _between_extremes(snapshot, {move.unit for move in moves}):
         moves += made
-        moved = {move.unit for move in made}
-        units = [unit for unit in units if unit.name not in moved]
+        snapshot = team_after(snapshot, made)
     return Plan(moves=tuple(moves))
 
 
@@ -47,7 +43,7 @@ def rest(snapshot: Snapshot) -> Rest:
     uplinks = failover.in_service(snapshot.uplinks)
     if len(uplinks) < 2:
         return Rest(WhyAtRest.ALONE)
-    emptiest, fullest = _extremes(uplinks, {u.name: u.load.tx_bps for u in uplinks})
+    emptiest, fullest = _extremes(uplinks)
     even = _sent_ratio(fullest) - _sent_ratio(emptiest) < LEAST_DIFFERENCE_RATIO
     return Rest(WhyAtRest.EVEN if even else WhyAtRest.NO_GAIN, fullest.name, emptiest.name)
 
@@ -61,33 +57,30 @@ def _sent_ratio(uplink: Uplink) -> float:
     return uplink.load.tx_bps / uplink.capacity_bps
 
 
-def _extremes(uplinks: list[Uplink], sent_bps: dict[str, float]) -> tuple[Uplink, Uplink]:
-    """Return the emptiest and the fullest uplink, with their sent traffic."""
-    sending = [u.carrying(Load(tx_bps=sent_bps[u.name])) for u in uplinks]
-    by_ratio = sorted(sending, key=lambda u: (_sent_ratio(u), u.name))
+def _extremes(uplinks: Iterable[Uplink]) -> tuple[Uplink, Uplink]:
+    """Return the emptiest and the fullest uplink for sending."""
+    by_ratio = sorted(uplinks, key=lambda u: (_sent_ratio(u), u.name))
     return by_ratio[0], by_ratio[-1]
 
 
-def _between_extremes(
-    uplinks: list[Uplink],
-    units: list[Unit],
-    sent_bps: dict[str, float],
-    in_sets: dict[str, Unit],
-) -> list[Move]:
+def _between_extremes(snapshot: Snapshot, moved: Collection[str]) -> list[Move]:
     """Return the moves from the fullest to the emptiest uplink; empty if they are not worth it.
 
-    The moves are applied to `sent_bps` and to `in_sets`, the units in sets.
+    `moved`: the units that do not move again.
     """
+    uplinks = failover.in_service(snapshot.uplinks)
     if len(uplinks) < 2:
         return []
-    emptiest, fullest = _extremes(uplinks, sent_bps)
-    members = dict(in_sets)
+    emptiest, fullest = _extremes(uplinks)
+    # A unit that sends nothing makes no uplink emptier.
+    there = [u for u in snapshot.units if u.uplink == fullest.name and u.load.tx_bps and u.movable]
+    candidates = [unit for unit in there if unit.name not in moved]
+    members = {unit.name: unit for unit in snapshot.in_sets}
 
     def permitted() -> list[Unit]:
         to = emptiest.name
         return [u for u in candidates if rules.permits(u, to, members.values())]
 
-    candidates = [u for u in units if u.uplink == fullest.name]
     left, right = fullest, emptiest
     moves = []
     while unit := _best_unit(left, right, permitted()):
@@ -101,11 +94,8 @@ def _between_extremes(
     before_ratio, after_ratio = _sent_ratio(fullest), max(_sent_ratio(left), _sent_ratio(right))
     total_bps = fullest.load.tx_bps + emptiest.load.tx_bps
     ideal_ratio = total_bps / (fullest.capacity_bps + emptiest.capacity_bps)
-    if before_ratio - after_ratio < LEAST_GAIN_OF_IDEAL_RATIO * (before_ratio - ideal_ratio):
-        return []
-    in_sets |= members
-    sent_bps |= {left.name: left.load.tx_bps, right.name: right.load.tx_bps}
-    return moves
+    gains = before_ratio - after_ratio >= LEAST_GAIN_OF_IDEAL_RATIO * (before_ratio - ideal_ratio)
+    return moves if gains else []
 
 
 def _best_unit(fuller: Uplink, emptier: Uplink, units: list[Unit]) -> Unit | None:
