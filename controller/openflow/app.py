@@ -31,26 +31,30 @@ NOT_KNOWN = "another controller was master, and ovsdb-server does not report whi
 Handler = Callable[["TeamingApp", Any], None]
 
 
-def of_live(handler: Handler) -> Handler:
-    """Decorate a handler so that it handles only messages of live connections (see `TeamingApp`).
+def of_live(*kinds: Any) -> Callable[[Handler], Handler]:
+    """Decorate a handler of messages of these kinds from live connections (see `TeamingApp`).
 
     If the handler fails, only the connection is closed, because a switch may send anything.
     """
 
-    @functools.wraps(handler)
-    def guard(app: TeamingApp, event: Any) -> None:
-        connection: Any = event.msg.datapath
-        with app.turns[connection.bridge]:
-            live: Any = app.connections.get(connection.bridge)
-            # The connection was lost, or another one has replaced it.
-            if live is not connection or connection.refused:
-                return
-            try:
-                handler(app, event)
-            except Exception as error:
-                live.refuse_unread(handler.__name__, error)
+    def decorate(handler: Handler) -> Handler:
+        @functools.wraps(handler)
+        def guard(app: TeamingApp, event: Any) -> None:
+            connection: Any = event.msg.datapath
+            with app.turns[connection.bridge]:
+                live: Any = app.connections.get(connection.bridge)
+                # The connection was lost, or another one has replaced it.
+                if live is not connection or connection.refused:
+                    return
+                try:
+                    handler(app, event)
+                except Exception as error:
+                    live.refuse_unread(handler.__name__, error)
 
-    return guard
+        handle: Handler = set_ev_cls([*kinds], MAIN_DISPATCHER)(guard)
+        return handle
+
+    return decorate
 
 
 class TeamingApp(PromptApp):
@@ -187,8 +191,7 @@ class TeamingApp(PromptApp):
                 del self.connections[bridge]
                 self.submit(events.SwitchGone(bridge))
 
-    @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
-    @of_live
+    @of_live(ofp_event.EventOFPPortStatus)
     def port_status(self, event: Any) -> None:
         bridge, port = event.msg.datapath.bridge, messages.port_state(event.msg.desc)
         if event.msg.reason == ofproto.OFPPR_DELETE:
@@ -196,36 +199,29 @@ class TeamingApp(PromptApp):
         else:
             self.submit(events.PortChanged(bridge, port))
 
-    @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
-    @of_live
+    @of_live(ofp_event.EventOFPPacketIn)
     def packet_in(self, event: Any) -> None:
         message = event.msg
         if cookie_kind(message.cookie) in (Kind.PROBE, Kind.AROUND_PROBES):
             uplink = messages.ofport_of(message.match["in_port"])
             self.submit(events.FrameHeard(message.datapath.bridge, uplink, bytes(message.data)))
 
-    @set_ev_cls(
-        [
-            ofp_event.EventOFPPortStatsReply,
-            ofp_event.EventOFPFlowStatsReply,
-            ofp_event.EventOFPGroupDescStatsReply,
-        ],
-        MAIN_DISPATCHER,
+    @of_live(
+        ofp_event.EventOFPPortStatsReply,
+        ofp_event.EventOFPFlowStatsReply,
+        ofp_event.EventOFPGroupDescStatsReply,
     )
-    @of_live
     def statistics(self, event: Any) -> None:
         bridge = event.msg.datapath.bridge
         if (answer := self._replies[bridge].event(bridge, event.msg)) is not None:
             self.submit(answer)
 
-    @set_ev_cls(ofp_event.EventONFBundleCtrlMsg, MAIN_DISPATCHER)
-    @of_live
+    @of_live(ofp_event.EventONFBundleCtrlMsg)
     def bundle_control(self, event: Any) -> None:
         if (number := messages.bundle_outcome(event.msg)) is not None:
             self.submit(events.BundleDone(event.msg.datapath.bridge, number))
 
-    @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
-    @of_live
+    @of_live(ofp_event.EventOFPErrorMsg)
     def error(self, event: Any) -> None:
         if messages.is_deposed(event.msg):
             event.msg.datapath.refuse(DEPOSED)
@@ -235,8 +231,7 @@ class TeamingApp(PromptApp):
         if (number := messages.bundle_number(event.msg)) is not None:
             self.submit(events.BundleDone(bridge, number, text))
 
-    @set_ev_cls(ofp_event.EventOFPExperimenter, MAIN_DISPATCHER)
-    @of_live
+    @of_live(ofp_event.EventOFPExperimenter)
     def role_status(self, event: Any) -> None:
         if messages.is_deposed(event.msg):
             event.msg.datapath.refuse(DEPOSED)
