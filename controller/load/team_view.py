@@ -610,7 +610,7 @@ def _idle_buckets(
     there: Sequence[Bucket], found: Mapping[str, str], kept_off: KeptOff
 ) -> tuple[Unit, ...]:
     """Make the units of buckets without loads. `found`: as in `TeamView`."""
-    units = (buckets.unit(policy, number, found.get(name), IDLE) for policy, name, number in there)
+    units = (buckets.unit(bucket, found.get(bucket.name), IDLE) for bucket in there)
     return tuple(_without_lossy(unit, kept_off) for unit in units)
 
 
@@ -622,7 +622,7 @@ def _buckets(
 ) -> tuple[Unit, ...]:
     """Make the units of buckets, each with its load and its binding."""
     units = (
-        buckets.unit(bucket.policy, bucket.number, at.uplink if at else None, load)
+        buckets.unit(bucket, at.uplink if at else None, load)
         for bucket, load, at in zip(there, loads, bound, strict=True)
     )
     return tuple(_without_lossy(unit, kept_off) for unit in units)
@@ -630,7 +630,8 @@ def _buckets(
 
 def _without_lossy(unit: Unit, kept_off: KeptOff) -> Unit:
     """Return an address unit or a bucket, with the uplinks that lose its frames in `kept_off`."""
-    off = kept_off.of_buckets(unit.policy) if unit.is_bucket else kept_off.uplinks_of(unit.name)
+    by, key = (kept_off.by_policy, unit.policy) if unit.is_bucket else (kept_off.by_unit, unit.name)
+    off = by.get(key, NONE)
     return unit if off == unit.kept_off else replace(unit, kept_off=off)
 
 

@@ -144,7 +144,7 @@ def carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
     if port.allowed is not None and name not in port.allowed:
         allowed = one_of(sorted(port.allowed))
         raise Refused(f"uplink {name} is not allowed for {port.name}; use {allowed}")
-    if name in bridge.placing.kept_off.uplinks_of(port.name):
+    if name in bridge.placing.kept_off.by_unit.get(port.name, ()):
         raise Refused(f"uplink {name} loses frames of {port.name} (path check); use another uplink")
     return found
 

@@ -255,10 +255,5 @@ def of_team(
     """Yield the addresses for the pipeline, without those that use the home of their port."""
     for unit in address_units:
         if (port := config.port_named.get(unit.port)) and (order := orders.get(unit.name)):
-            yield team.Address(
-                unit.slot,
-                port.ofport,
-                unit.mac,
-                unit.vlan,
-                with_home(order, homes.get(unit.name)),
-            )
+            numbers = with_home(order, homes.get(unit.name))
+            yield team.Address(unit.slot, port.ofport, unit.mac, unit.vlan, numbers)

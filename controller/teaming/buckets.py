@@ -72,18 +72,15 @@ def is_bucket(unit: str) -> bool:
     return unit.rpartition("/")[0] in HASHED
 
 
-def unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
+def unit(bucket: Bucket, uplink: str | None, load: Load) -> Unit:
     """Return the unit of a bucket. Most of the 256 buckets often carry nothing."""
-    return _unit(policy, bucket, uplink, load) if load.tx_bps else _idle(policy, bucket, uplink)
+    idle = _idle(bucket, uplink)
+    return idle.as_judged(load, spread_bps=0.0, excluded=False) if load.tx_bps else idle
 
 
 @functools.cache
-def _idle(policy: str, bucket: int, uplink: str | None) -> Unit:
-    return _unit(policy, bucket, uplink, IDLE)
-
-
-def _unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
-    return Unit(name_of(policy, bucket), bucket, policy, True, uplink, load)
+def _idle(bucket: Bucket, uplink: str | None) -> Unit:
+    return Unit(bucket.name, bucket.number, bucket.policy, True, uplink, IDLE)
 
 
 def there(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.teaming.address_units import AddressUnit
 from policies.model import Role
-from policies.path_faults import Fault, PathFault
+from policies.path_faults import PathFault
 
 # Each uplink sends probes to this many other uplinks, and receives them from as many. That connects
 # all uplinks, and the number of probes grows with the number of uplinks, not with its square.
@@ -104,12 +104,6 @@ class KeptOff:
     by_unit: Mapping[str, frozenset[str]] = field(default_factory=dict)
     by_policy: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    def uplinks_of(self, unit: str) -> frozenset[str]:
-        return self.by_unit.get(unit, NONE)
-
-    def of_buckets(self, policy: str) -> frozenset[str]:
-        return self.by_policy.get(policy, NONE)
-
 
 NOTHING = KeptOff()
 
@@ -138,13 +132,12 @@ def kept_off(
 
 
 def _losing(faults: Iterable[PathFault], vlans: Collection[int], mtu: int | None) -> frozenset[str]:
-    """Return the uplinks that lose frames of these VLANs, up to this MTU (None: not known)."""
+    """Return the uplinks that lose frames of these VLANs, up to this MTU (None: not known).
+
+    A fault of a VLAN has no MTU. An uplink that is cut off, whose fault has no VLAN, is not included.
+    """
     return frozenset(
         fault.uplinks[0]
         for fault in faults
-        if fault.decided
-        and fault.vlan in vlans
-        and (
-            fault.kind is Fault.VLAN or (fault.kind is Fault.MTU and (fault.mtu or 0) <= (mtu or 0))
-        )
+        if fault.decided and fault.vlan in vlans and (fault.mtu or 0) <= (mtu or 0)
     )
