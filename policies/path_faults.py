@@ -93,8 +93,8 @@ class Passage:
 
     vlan: int
     mtu: int
-    passes: Mapping[tuple[str, str], bool]
-    reaches: Mapping[str, bool] = field(default_factory=dict)
+    passes: dict[tuple[str, str], bool]
+    reaches: dict[str, bool] = field(default_factory=dict)
 
     def joins(self, one: str, other: str) -> bool:
         """Whether probes arrive in both directions."""

@@ -64,9 +64,9 @@ def paths(config: BridgeConfig, up: Collection[str], learned: Learned) -> tuple[
         for vlan in vlans_of(port, learned):
             used.setdefault(vlan, {0}).add(min(max(port.mtu or 0, 0), LONGEST_MTU))
     found = [
-        Path(mtu, vlan, sender.name, receiver, to_host)
+        Path(mtu, vlan, *way)
         for vlan, mtus in used.items()
-        for sender, receiver, to_host in _ways(config, uplinks, vlan)
+        for way in {*_ways(config, uplinks, vlan)}
         for mtu in mtus
     ]
     return tuple(sorted(found))
@@ -74,23 +74,23 @@ def paths(config: BridgeConfig, up: Collection[str], learned: Learned) -> tuple[
 
 def _ways(
     config: BridgeConfig, uplinks: Sequence[UplinkConfig], vlan: int
-) -> Iterator[tuple[UplinkConfig, str, bool]]:
-    """Yield the paths of a VLAN: both directions of pairs of uplinks, and each uplink to each host."""
+) -> Iterator[tuple[str, str, bool]]:
+    """Yield the paths of a VLAN: both directions of pairs of uplinks, and each uplink to each host.
+
+    With few uplinks, some paths are yielded twice.
+    """
     able = [uplink for uplink in uplinks if vlan in uplink.vlans.carried]
     if len(able) < 2:
         return
-    pairs = {
-        tuple(sorted((at, (at + step) % len(able))))
-        for at in range(len(able))
-        for step in range(1, min(NEIGHBOURS, len(able) - 1) + 1)
-    }
-    for one, other in sorted(pairs):
-        yield able[one], able[other].name, False
-        yield able[other], able[one].name, False
+    for at, one in enumerate(able):
+        for step in range(1, min(NEIGHBOURS, len(able) - 1) + 1):
+            other = able[(at + step) % len(able)]
+            yield one.name, other.name, False
+            yield other.name, one.name, False
     for host in config.path_check_targets:
         if host.vlan == vlan:
             for uplink in able:
-                yield uplink, host.address, True
+                yield uplink.name, host.address, True
 
 
 @dataclass(frozen=True, slots=True)

@@ -353,21 +353,16 @@ class PathChecks:
 
     def _passages(self) -> list[Passage]:
         """Return the results of probes. A path without results yet counts as passing."""
-        passes: dict[tuple[int, int], dict[tuple[str, str], bool]] = {}
-        reaches: dict[tuple[int, int], dict[str, bool]] = {}
+        found: dict[tuple[int, int], Passage] = {}
         for path in self._plan:
-            broken = path in self._probed and self._probed[path].broken
-            key = path.vlan, path.mtu
-            passes.setdefault(key, {})
+            empty = Passage(path.vlan, path.mtu, {}, {})
+            passage = found.setdefault((path.vlan, path.mtu), empty)
+            passes = not (path in self._probed and self._probed[path].broken)
             if path.to_host:
-                of = reaches.setdefault(key, {})
-                of[path.sender] = of.get(path.sender, False) or not broken
+                passage.reaches[path.sender] = passes or passage.reaches.get(path.sender, False)
             else:
-                passes[key][path.sender, path.receiver] = not broken
-        return [
-            Passage(vlan, mtu, pairs, reaches.get((vlan, mtu), {}))
-            for (vlan, mtu), pairs in sorted(passes.items())
-        ]
+                passage.passes[path.sender, path.receiver] = passes
+        return [found[key] for key in sorted(found)]
 
 
 def _in_turn(queues: deque[deque[Path]], most: int) -> tuple[Path, ...]:
