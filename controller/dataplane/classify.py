@@ -32,14 +32,11 @@ RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
 OF_ONE_LINK = "01:80:c2:00:00:00", "01:80:c2:00:00:02"
 # Vendors' protocols between switches, which NORMAL does not forward either: Cisco's (ISL; CDP, VTP,
 # PVST+ and more; UplinkFast), Extreme's (EDP, EAPS).
-VENDORS_MULTICAST = tuple(
-    (address, "ff:ff:ff:ff:ff:f0")
-    for address in (
-        "01:00:0c:00:00:00",
-        "01:00:0c:cc:cc:c0",
-        "01:00:0c:cd:cd:c0",
-        "00:e0:2b:00:00:00",
-    )
+VENDORS_MULTICAST = (
+    ("01:00:0c:00:00:00", "ff:ff:ff:ff:ff:f0"),
+    ("01:00:0c:cc:cc:c0", "ff:ff:ff:ff:ff:f0"),
+    ("01:00:0c:cd:cd:c0", "ff:ff:ff:ff:ff:f0"),
+    ("00:e0:2b:00:00:00", "ff:ff:ff:ff:ff:f0"),
 )
 # Pause frames, which may also be addressed to a single host.
 ETH_FLOW_CONTROL = 0x8808

@@ -48,6 +48,7 @@ _LANE_MASK = 0xFFFF
 
 def flows(team: Team) -> Iterator[FlowSpec]:
     hashed = {port.ofport: port.hashed for port in team.vm_ports}
+    index = team.uplinks.index
     for endpoint in team.endpoints:
         yield from _returning(endpoint)
         yield from _announced(endpoint)
@@ -57,21 +58,18 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     for lane, order in team.lanes.items() if team.endpoints else ():
         for uplink in order:
             unspoken = {Register.LANE: lane, Register.UPLINK: uplink, Register.TARGET: 0}
-            taken = tables.to_endpoint_group_id(_index(lane, team), _index(uplink, team))
+            taken = tables.to_endpoint_group_id(index(lane), index(uplink))
             yield flow(Table.TO_ENDPOINT, 10, unspoken, ToGroup(taken))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
+    index = team.uplinks.index
     for lane, order in team.lanes.items() if team.endpoints else ():
         yield first_live(Group.LANE.id_of(lane), ((u, leave_by(u, team)) for u in order))
         deliver = CopyBits(Register.HOME, 0, Register.TARGET, 0, 16), Resubmit(Table.EGRESS)
         for position, uplink in enumerate(order):
-            group_id = tables.to_endpoint_group_id(_index(lane, team), _index(uplink, team))
+            group_id = tables.to_endpoint_group_id(index(lane), index(uplink))
             yield if_first_live(group_id, order[:position], uplink, deliver)
-
-
-def _index(uplink: int, team: Team) -> int:
-    return team.uplinks.index(uplink)
 
 
 def _returning(endpoint: Endpoint) -> Iterator[FlowSpec]:
