@@ -73,7 +73,7 @@ class Bridge:
         self.interrupted = False
         # ---- what the switch has reported
         # Ports, and which uplinks carry traffic.
-        self.links = Links(config.failback_delay_s)
+        self.links = Links(config.failback_delay_s, config.uplinks)
         # The measured loads of ports, units and buckets.
         self.loads = Loads()
         self.flooded = Flooded()
@@ -341,7 +341,7 @@ class Bridge:
             before = (replace(move, at_s=move.at_s - self.epoch_s) for move in port.moved)
             self.scheduler.damping.restore(port.name, before, now_s)
         self.shaping.read_anew()
-        self.links.connect(ports, self.config.uplinks, now_s)
+        self.links.connect(ports, now_s)
         self.polling.begin_polling(now_s)
         self.installation.audit_later(now_s)
         self.polls.count_anew(now_s)
@@ -383,7 +383,7 @@ class Bridge:
         other_mode = old.mode != config.mode
         self.turn(Turn.CHANGE_MODE if other_mode else Turn.CONFIGURE)
         self.links.delay_s = config.failback_delay_s
-        self.links.follow_team(old.uplinks, config.uplinks, now_s)
+        self.links.follow_team(config.uplinks, now_s)
         self.addresses.keep_ports()
         self.address_units.keep_behind(config)
         if {port.name for port in config.vm_ports} - {port.name for port in old.vm_ports}:

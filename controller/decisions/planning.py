@@ -282,7 +282,7 @@ def _waiting(team_view: TeamView, homes: Mapping[str, str], now_s: float) -> tup
 def why_away(team_view: TeamView, home: str | None, now_s: float) -> str:
     """Return why a unit has not returned to its home uplink yet."""
     by_name = {uplink.name: uplink for uplink in team_view.config.uplinks}
-    if home not in by_name or home in team_view.links.usable(team_view.config.uplinks):
+    if home not in by_name or home in team_view.links.usable():
         return "only a few VM ports return each second"
     return team_view.links.why_unused(by_name[str(home)], now_s)
 

@@ -54,7 +54,7 @@ class Probing(Feature[FrameHeard]):
             changed = paths.find(linked, config.failback_delay_s, now_s)
         unreachable = paths.unreachable() | {u.name for u in config.uplinks if u.blocked}
         if unreachable != bridge.links.unreachable:
-            bridge.links.follow_paths(unreachable, config.uplinks, now_s)
+            bridge.links.follow_paths(unreachable, now_s)
         if not changed:
             return []
         records = [*bridge.decision_log.paths(config.name, before, paths.since_s, now_s)]

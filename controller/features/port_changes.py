@@ -25,7 +25,7 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
             self.bridge.no_flood.came(port.ofport)
             self.bridge.shaping.read_anew()
         was_cut_off, before = not self.bridge.any_up, self.bridge.links.ports.get(port.ofport)
-        self.bridge.links.note_port(port, self.config.uplinks, now_s)
+        self.bridge.links.note_port(port, now_s)
         # The switch first reports a new port as present, and soon after as live.
         # A guest may turn the link of its VM port off and on repeatedly, which causes no failover.
         failed = self._is_uplink(port) and not port.up and before is not None and before.up
@@ -57,7 +57,7 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
 
     def _remove_port(self, ofport: int, now_s: float) -> list[Command]:
         """Handle the removal of a port."""
-        self.bridge.links.remove(ofport, self.config.uplinks, now_s)
+        self.bridge.links.remove(ofport, now_s)
         self.bridge.no_flood.gone(ofport)
         self.bridge.loads.remove(ofport)
         return self.bridge.reconcile(now_s)
@@ -74,7 +74,7 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
         ]
 
     def end_delays(self, now_s: float) -> list[Command]:
-        self.bridge.links.end_delays(self.config.uplinks, now_s)
+        self.bridge.links.end_delays(now_s)
         return self.bridge.reconcile(now_s)
 
     def ask_for_frame(self, now_s: float) -> list[Command]:

@@ -155,7 +155,7 @@ class TeamView:
         return self._team[window_s]
 
     def _made_uplinks(self, window_s: float | None) -> tuple[Uplink, ...]:
-        usable, reserved_bps = self.links.usable(self.config.uplinks), self._reserved_bps()
+        usable, reserved_bps = self.links.usable(), self._reserved_bps()
         over_s, ago_s = self.times(window_s)
         return tuple(
             Uplink(

@@ -73,7 +73,7 @@ def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str
         return f"{text}, which it already uses"
     if not bridge.connected:
         return f"{text}, which it will use once the switch is connected"
-    if target not in bridge.links.usable(bridge.config.uplinks):
+    if target not in bridge.links.usable():
         uplink = next(u for u in bridge.config.uplinks if u.name == target)
         why = bridge.links.why_unused(uplink, now_s)
         return f"{text}, which it will use once {target} carries traffic ({why}); now on {source or 'none'}"

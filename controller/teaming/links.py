@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
@@ -87,6 +87,8 @@ class Links:
 
     # The failback delay.
     delay_s: float
+    # The team.
+    uplinks: tuple[UplinkConfig, ...]
     connected: bool = False
     # By ofport.
     ports: dict[int, PortState] = field(default_factory=dict)
@@ -99,27 +101,25 @@ class Links:
     # When to send a frame that proves uplinks next.
     _ask_s: float = 0.0
 
-    def connect(
-        self, ports: Iterable[PortState], uplinks: Sequence[UplinkConfig], now_s: float
-    ) -> None:
+    def connect(self, ports: Iterable[PortState], now_s: float) -> None:
         """Replace all port states. An uplink that is not on the switch is recorded as down."""
         self.connected = True
         self.ports = {}
         for port in ports:
-            self.note_port(port, uplinks, now_s)
+            self.note_port(port, now_s)
         for link in self.by_name.values():
             link.lacp_known_s = None
-        for uplink in uplinks:
+        for uplink in self.uplinks:
             if uplink.ofport not in self.ports:
                 self._note(uplink.name, False, now_s)
                 self.by_name[uplink.name].fail()
 
-    def note_port(self, port: PortState, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
+    def note_port(self, port: PortState, now_s: float) -> None:
         """Note a port's state. A link that is up again carries nothing during its failback delay."""
         before = self.ports.get(port.ofport)
         was_up = before is not None and before.up
         self.ports[port.ofport] = port
-        uplink = next((u for u in uplinks if _is_named(port, u.name)), None)
+        uplink = next((u for u in self.uplinks if _is_named(port, u.name)), None)
         if uplink is None:
             return
         link = self.by_name[uplink.name]
@@ -136,10 +136,10 @@ class Links:
         elif not was_up and link.failed and self._usable_from_s(link) == NEVER_S:
             self._return(uplink.name, now_s)
 
-    def remove(self, ofport: int, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
+    def remove(self, ofport: int, now_s: float) -> None:
         """Remove a port, and record its link as down."""
         if port := self.ports.get(ofport):
-            self.note_port(replace(port, up=False), uplinks, now_s)
+            self.note_port(replace(port, up=False), now_s)
             del self.ports[ofport]
 
     def _fail(self, uplink: str) -> None:
@@ -204,12 +204,10 @@ class Links:
         )
         return self._ask_s if waits else NEVER_S
 
-    def follow_paths(
-        self, unreachable: frozenset[str], uplinks: Iterable[UplinkConfig], now_s: float
-    ) -> None:
+    def follow_paths(self, unreachable: frozenset[str], now_s: float) -> None:
         """Treat `unreachable` uplinks with links as failed. Other uplinks return as after a failure."""
         before = self.unreachable
-        for uplink in uplinks:
+        for uplink in self.uplinks:
             if uplink.name in unreachable - before:
                 self._fail(uplink.name)
             elif uplink.name in before - unreachable and self.has_link(uplink):
@@ -239,22 +237,21 @@ class Links:
             self._changed.append((uplink, up))
         link.up = up
 
-    def follow_team(
-        self, old: Iterable[UplinkConfig], new: Iterable[UplinkConfig], now_s: float
-    ) -> None:
+    def follow_team(self, team: tuple[UplinkConfig, ...], now_s: float) -> None:
         """Record removed uplinks (devices may be created again) and new ones that are down as failed."""
-        stayed, team = {uplink.name for uplink in old}, {uplink.name for uplink in new}
-        for name in stayed - team:
+        before = {uplink.name for uplink in self.uplinks}
+        self.uplinks = team
+        for name in before - {uplink.name for uplink in team}:
             self._fail(name)
-        for uplink in new:
-            if uplink.name in stayed:
+        for uplink in team:
+            if uplink.name in before:
                 continue
             if not self.up(uplink):
                 self.by_name[uplink.name].fail()
             elif self.by_name[uplink.name].failed:
                 self._return(uplink.name, now_s)
 
-    def end_delays(self, uplinks: Sequence[UplinkConfig], now_s: float) -> None:
+    def end_delays(self, now_s: float) -> None:
         """End the failback delays that have expired.
 
         The end of one delay also ends the delays of all waiting uplinks in use, so that no unit leaves
@@ -262,8 +259,8 @@ class Links:
         """
         links = self.by_name.values()
         due = [n for n in links if not n.waits_for_frame and self._usable_from_s(n) <= now_s]
-        if due and not self._suffice(self._without_delay(uplinks)):
-            first = (self.by_name[uplink.name] for uplink in self._returned_first(uplinks))
+        if due and not self._suffice(self._without_delay()):
+            first = (self.by_name[uplink.name] for uplink in self._returned_first())
             due += [link for link in first if not link.waits_for_frame]
         for link in due:
             link.carry_again()
@@ -293,30 +290,30 @@ class Links:
         up = (uplink.name for uplink in uplinks if self.up(uplink))
         return frozenset(name for name in up if self.by_name[name].lacp_known_s is None)
 
-    def usable(self, uplinks: Sequence[UplinkConfig]) -> set[str]:
+    def usable(self) -> set[str]:
         """Return the uplinks that carry traffic now.
 
         If all uplinks have a failback delay, or the only others are being drained, the uplinks that
         were up again first are used. The upstream switch of a later uplink may not forward yet.
         """
-        used = self._without_delay(uplinks)
+        used = self._without_delay()
         if not self._suffice(used):
-            used += self._returned_first(uplinks)
+            used += self._returned_first()
         assert all(map(self.up, used)), "an uplink that is down carries nothing"
         return {uplink.name for uplink in used}
 
-    def _without_delay(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:
+    def _without_delay(self) -> list[UplinkConfig]:
         """Return the uplinks that are up and have no failback delay."""
-        return [u for u in uplinks if self.up(u) and not self.by_name[u.name].failed]
+        return [u for u in self.uplinks if self.up(u) and not self.by_name[u.name].failed]
 
-    def _returned_first(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:
+    def _returned_first(self) -> list[UplinkConfig]:
         """Return the waiting uplinks that were up again first, or together with the first."""
         returned_s = {
             uplink.name: at_s
-            for uplink in uplinks
+            for uplink in self.uplinks
             if self.up(uplink) and (at_s := self.by_name[uplink.name].returned_s) is not None
         }
-        waiting = [u for u in uplinks if u.name in returned_s]
+        waiting = [u for u in self.uplinks if u.name in returned_s]
         serving = [u for u in waiting if self._suffice([u])] or waiting
         first_s = min((returned_s[u.name] for u in serving), default=NEVER_S)
         return [u for u in waiting if returned_s[u.name] <= first_s + TOGETHER_S]

@@ -17,7 +17,7 @@ FIRST, SECOND = TEAM
 
 
 def see(links: Links, number: int, up: bool, now_s: float) -> None:
-    links.note_port(PortState(number, f"eth{number}", up, 1e10), TEAM, now_s)
+    links.note_port(PortState(number, f"eth{number}", up, 1e10), now_s)
 
 
 def receive(links: Links, first: int, second: int, probed: bool = False) -> None:
@@ -25,8 +25,8 @@ def receive(links: Links, first: int, second: int, probed: bool = False) -> None
 
 
 def connected(team: tuple[UplinkConfig, ...] = TEAM) -> Links:
-    links = Links(DELAY_S)
-    links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], team, 0.0)
+    links = Links(DELAY_S, team)
+    links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], 0.0)
     return links
 
 
@@ -40,8 +40,8 @@ def returned() -> Links:
 
 
 def usable(links: Links, now_s: float) -> set[str]:
-    links.end_delays(TEAM, now_s)
-    return links.usable(TEAM)
+    links.end_delays(now_s)
+    return links.usable()
 
 
 @pytest.mark.parametrize("probed", [False, True])
@@ -93,8 +93,8 @@ def test_an_uplink_that_left_the_team_returns_as_from_a_failure() -> None:
     links = returned()
     usable(links, 7.0)
     receive(links, 11, 11)
-    links.follow_team(TEAM, (SECOND,), 8.0)
-    links.follow_team((SECOND,), TEAM, 9.0)
+    links.follow_team((SECOND,), 8.0)
+    links.follow_team(TEAM, 9.0)
     receive(links, 11, 12)
     assert usable(links, 20.0) == {"eth2"} and links.why_waiting(FIRST)
 
@@ -111,10 +111,11 @@ def test_both_that_returned_are_used_until_one_is_proven() -> None:
 def test_a_blocked_uplink_is_not_up() -> None:
     team = (replace(FIRST, blocked=True), SECOND)
     links = connected(team)
-    links.follow_paths(frozenset({"eth1"}), team, 1.0)
-    assert links.usable(team) == {"eth2"} and not links.up(team[0])
+    links.follow_paths(frozenset({"eth1"}), 1.0)
+    assert links.usable() == {"eth2"} and not links.up(team[0])
     assert "spanning tree" in links.why_unused(team[0], 1.0)
-    links.follow_paths(frozenset(), TEAM, 2.0)
+    links.uplinks = TEAM
+    links.follow_paths(frozenset(), 2.0)
     assert usable(links, 6.0) == {"eth2"} and usable(links, 7.0) == {"eth1", "eth2"}
 
 
