@@ -89,7 +89,9 @@ class DecisionLog:
             return []
         entry = self._of_moves(Happened.MOVED, team_view, moves, now_s)
         self._decision = entry
-        self.outcome_due_s = now_s + _outcome_after_s(team_view)
+        # All polls within OUTCOME_S after the moves have arrived by then.
+        after_s = OUTCOME_S + UPLINK_LAG_S + 2 * team_view.config.poll_interval_s
+        self.outcome_due_s = now_s + after_s
         return [self._kept(entry)]
 
     def planned(self, team_view: TeamView, moves: Sequence[Move], now_s: float) -> list[Record]:
@@ -283,11 +285,6 @@ def _as_carried(team_view: TeamView, moves: Sequence[Move], happened: Happened) 
     if happened is Happened.PLANNED:
         carrying = outcome.after(carrying, moves, loads, back=True)
     return Evidence(carrying, loads, how(window_s))
-
-
-def _outcome_after_s(team_view: TeamView) -> float:
-    """Return the time from a decision until all polls within OUTCOME_S after it have arrived."""
-    return OUTCOME_S + UPLINK_LAG_S + 2 * team_view.config.poll_interval_s
 
 
 def _utilizations(uplinks: Iterable[Uplink]) -> dict[str, Utilization]:

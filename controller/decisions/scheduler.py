@@ -243,11 +243,11 @@ class Scheduler:
         Late counters are described in `controller.load.beats`.
         """
         age_s = team_view.loads.counted_age_s(port.ofport for port in team_view.config.vm_ports)
-        late = team_view.late_units()
+        late = team_view.late_units(team_view.loaded())
         # Peaks of units that were not known to be late may come from a burst, so forget them.
         if new := late - self._late:
             self.peaks.drop(new)
-        self._late = late
+        self._late = frozenset(late)
         slack_s = team_view.config.poll_interval_s / 2
         counted = not age_s or self.filling.is_counted(now_s - age_s + slack_s)
         if divided := team_view.divided_ports:
@@ -432,7 +432,7 @@ class Scheduler:
         forgets_s = min(self.peaks.falls_s, self.load_phases.next_change_s)
         if not again or now_s >= forgets_s:
             carried, until_s = team_view.stirring(self.peaks), self.remembered_s
-            least_bps = _least_capacity_bps(team_view)
+            least_bps = min(map(team_view.capacity_bps, team_view.config.uplinks), default=0.0)
             self.peaks.note_peaks(carried, until_s, now_s)
             self.load_phases.take_carried(carried, least_bps, until_s, now_s)
         self.remembered_s = now_s
@@ -478,10 +478,6 @@ class Scheduler:
     def dampings(self) -> tuple[Damping, Damping]:
         """The damping of VM ports and address units, and the damping of buckets."""
         return self.damping, self._bucket_damping
-
-
-def _least_capacity_bps(team_view: TeamView) -> float:
-    return min(map(team_view.capacity_bps, team_view.config.uplinks), default=0.0)
 
 
 def _is_whole(plan: Plan) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -280,11 +281,8 @@ class TeamView:
         uplinks = self.uplinks(window_s)
         if self.config.mode != "observe":
             return uplinks
-        loads = {uplink.name: Load() for uplink in uplinks}
-        for unit, load in self.carried(window_s):
-            if unit.uplink in loads:
-                loads[unit.uplink] += load
-        return tuple(replace(uplink, load=loads[uplink.name]) for uplink in uplinks)
+        loads = _by_uplink(self.loaded(window_s))
+        return tuple(replace(uplink, load=loads.get(uplink.name, IDLE)) for uplink in uplinks)
 
     def carried(self, window_s: float | None = None) -> list[tuple[Unit, Load]]:
         """Return the units, each with the load that moves with it.
@@ -398,16 +396,11 @@ class TeamView:
 
     def beside(self) -> dict[str, Load]:
         """Return, by uplink name, the present traffic that does not belong to a unit on the uplink."""
-        if self._beside:
-            return self._beside
-        sums: dict[str | None, list[float]] = {u.name: [0.0, 0.0] for u in self.config.uplinks}
-        for unit in self.loaded():
-            if unit.load is not IDLE and unit.uplink in sums:
-                load, tx_and_rx = unit.own_load, sums[unit.uplink]
-                tx_and_rx[0] += load.tx_bps
-                tx_and_rx[1] += load.rx_bps
-        for uplink in self.carrying():
-            self._beside[uplink.name] = IDLE.larger(uplink.load - Load(*sums[uplink.name]))
+        if not self._beside:
+            sums = _by_uplink(self.loaded())
+            for uplink in self.carrying():
+                in_units = sums.get(uplink.name, IDLE)
+                self._beside[uplink.name] = IDLE.larger(uplink.load - in_units)
         return self._beside
 
     def _snapshot(
@@ -429,15 +422,8 @@ class TeamView:
         """
         if self.config.mode == "observe" or not any(map(_is_live, units)):
             return units
-        bps: dict[str | None, list[float]] = {}
-        for unit in units:
-            if unit.load is not IDLE:
-                load, tx_and_rx = unit.own_load, bps.setdefault(unit.uplink, [0.0, 0.0])
-                tx_and_rx[0] += load.tx_bps
-                tx_and_rx[1] += load.rx_bps
-        sums = {uplink: Load(*tx_and_rx) for uplink, tx_and_rx in bps.items()}
-        late = self._late_units(units)
-        if late:
+        sums = _by_uplink(units)
+        if late := self.late_units(units):
             units = self._late_as_carried(units, late, sums)
         parts = {u.name: _parts(u, sums.get(u.name, IDLE)) for u in self.uplinks()}
         parts = {name: part for name, part in parts.items() if min(part) < 1.0}
@@ -470,11 +456,7 @@ class TeamView:
         behind = {unit.port for unit in self.address_units.by_name.values()}
         return frozenset(int(p.ofport) for p in self.config.per_address if p.name in behind)
 
-    def late_units(self) -> frozenset[str]:
-        """Return the units that are counted late, by name."""
-        return frozenset(self._late_units(self.loaded()))
-
-    def _late_units(self, units: Iterable[Unit]) -> set[str]:
+    def late_units(self, units: Iterable[Unit]) -> set[str]:
         """Return the names of those of `units` that are counted late."""
         ofports = self.late_ports
         late = {port.name for port in self.config.vm_ports if port.ofport in ofports}
@@ -491,20 +473,14 @@ class TeamView:
         """
         if not self.late_known:
             return units
-        of: dict[str | None, Load] = {}
-        for unit in units:
-            if unit.name in late:
-                of[unit.uplink] = of.get(unit.uplink, IDLE) + unit.own_load
-        factors = {}
+        of, factors = _by_uplink(unit for unit in units if unit.name in late), {}
         for uplink in self.uplinks():
             seems, carried = of.get(uplink.name, IDLE), uplink.load
             others = sums.get(uplink.name, IDLE) - seems
             full_bps = FULL_RATIO * uplink.capacity_bps
-            factors[uplink.name] = (
-                _factor(carried.tx_bps, others.tx_bps, seems.tx_bps, full_bps),
-                _factor(carried.rx_bps, others.rx_bps, seems.rx_bps, full_bps),
-            )
-            tx, rx = factors[uplink.name]
+            tx = _factor(carried.tx_bps, others.tx_bps, seems.tx_bps, full_bps)
+            rx = _factor(carried.rx_bps, others.rx_bps, seems.rx_bps, full_bps)
+            factors[uplink.name] = tx, rx
             sums[uplink.name] = others + Load(seems.tx_bps * tx, seems.rx_bps * rx)
         return [
             _scaled(u, *factors[u.uplink]) if u.name in late and u.uplink in factors else u
@@ -580,6 +556,17 @@ class TeamView:
         )
 
 
+def _by_uplink(units: Iterable[Unit]) -> dict[str | None, Load]:
+    """Return the sums of the loads that move with units, by uplink."""
+    sums: dict[str | None, list[float]] = {}
+    for unit in units:
+        if unit.load is not IDLE:
+            load, tx_and_rx = unit.own_load, sums.setdefault(unit.uplink, [0.0, 0.0])
+            tx_and_rx[0] += load.tx_bps
+            tx_and_rx[1] += load.rx_bps
+    return {uplink: Load(*tx_and_rx) for uplink, tx_and_rx in sums.items()}
+
+
 def _vm_port(
     load: Load,
     uplink: str | None,
@@ -646,20 +633,17 @@ def _judged(load: Load, spread_bps: float, excluded: bool, unit: Unit) -> Unit:
 
 def _parts(uplink: Uplink, summed: Load) -> tuple[float, float]:
     """Return the shares (tx, rx) of `summed`, its units' apparent load, that an uplink carries."""
-    full_bps = FULL_RATIO * uplink.capacity_bps
-
-    def part(carried_bps: float, seems_bps: float) -> float:
-        return carried_bps / seems_bps if carried_bps < min(seems_bps, full_bps) else 1.0
-
-    return (
-        part(uplink.load.tx_bps, summed.tx_bps),
-        part(uplink.load.rx_bps, summed.rx_bps),
-    )
+    load, full_bps = uplink.load, FULL_RATIO * uplink.capacity_bps
+    tx = _at_most(load.tx_bps, summed.tx_bps, full_bps)
+    return tx, _at_most(load.rx_bps, summed.rx_bps, full_bps)
 
 
-def _at_most(carried_bps: float, seems_bps: float) -> float:
-    """Return the factor that scales an apparent load down to the carried load; at most 1."""
-    return carried_bps / seems_bps if carried_bps < seems_bps else 1.0
+def _at_most(carried_bps: float, seems_bps: float, full_bps: float = math.inf) -> float:
+    """Return the factor that scales an apparent load down to the carried load; at most 1.
+
+    It is 1 if an uplink carries `full_bps` or more.
+    """
+    return carried_bps / seems_bps if carried_bps < min(seems_bps, full_bps) else 1.0
 
 
 def _factor(carried_bps: float, others_bps: float, seems_bps: float, full_bps: float) -> float:
