@@ -44,51 +44,29 @@ class Phase(Enum):
 
 
 class Turn(Enum):
-    """An event that may change the phase of a bridge."""
+    """An event that may change the phase of a bridge.
+
+    The value: the phases that change, and the phase that follows. None is the phase of an attached
+    bridge: `ON_NORMAL` if the bridge has a bond and is in observe mode, otherwise `SERVING`.
+    """
 
     # A request to attach or detach begins.
-    INSPECT = auto()
+    INSPECT = tuple(Phase), Phase.INSPECTING
     # An attach has found no obstacle, or a detach has failed.
-    TAKE_OVER = auto()
+    TAKE_OVER = tuple(Phase), None
     # The configuration has changed: with the same mode, or with a different mode.
-    CONFIGURE = auto()
-    CHANGE_MODE = auto()
+    CONFIGURE = (Phase.SERVING, Phase.ON_NORMAL), None
+    CHANGE_MODE = (Phase.SERVING, Phase.GATHERING, Phase.ON_NORMAL), None
     # Units begin to gather on one member; units have gathered, and NORMAL takes over.
-    GATHER = auto()
-    GATHERED = auto()
+    GATHER = (Phase.INSPECTING, Phase.SERVING, Phase.ON_NORMAL), Phase.GATHERING
+    GATHERED = (Phase.GATHERING,), None
     # A detach, or a failed attach, removes our flows.
-    GIVE_BACK = auto()
+    GIVE_BACK = tuple(Phase), Phase.LEAVING
 
 
 def after(phase: Phase, turn: Turn, observes_bond: bool) -> Phase:
-    """Return the phase after a turn. `observes_bond`: the bridge has a bond and is in observe mode.
-
-    In this table, "attached" is `ON_NORMAL` if the bridge observes a bond, otherwise `SERVING`.
-    A dash means that the phase does not change.
-
-    | turn        | INSPECTING | SERVING    | GATHERING  | ON_NORMAL  | LEAVING    |
-    |-------------|------------|------------|------------|------------|------------|
-    | INSPECT     | -          | INSPECTING | INSPECTING | INSPECTING | INSPECTING |
-    | TAKE_OVER   | attached   | attached   | attached   | attached   | attached   |
-    | CONFIGURE   | -          | attached   | -          | attached   | -          |
-    | CHANGE_MODE | -          | attached   | attached   | attached   | -          |
-    | GATHER      | GATHERING  | GATHERING  | -          | GATHERING  | -          |
-    | GATHERED    | -          | -          | attached   | -          | -          |
-    | GIVE_BACK   | LEAVING    | LEAVING    | LEAVING    | LEAVING    | -          |
-    """
-    attached = Phase.ON_NORMAL if observes_bond else Phase.SERVING
-    match turn, phase:
-        case Turn.INSPECT, _:
-            return Phase.INSPECTING
-        case Turn.GIVE_BACK, _:
-            return Phase.LEAVING
-        case Turn.TAKE_OVER, _:
-            return attached
-        case ((Turn.CONFIGURE | Turn.CHANGE_MODE), (Phase.SERVING | Phase.ON_NORMAL)):
-            return attached
-        case ((Turn.CHANGE_MODE | Turn.GATHERED), Phase.GATHERING):
-            return attached
-        case Turn.GATHER, (Phase.INSPECTING | Phase.SERVING | Phase.ON_NORMAL):
-            return Phase.GATHERING
-        case _:
-            return phase
+    """Return the phase after a turn. `observes_bond`: the bridge has a bond and is in observe mode."""
+    changed, follows = turn.value
+    if phase not in changed:
+        return phase
+    return follows or (Phase.ON_NORMAL if observes_bond else Phase.SERVING)
