@@ -78,9 +78,6 @@ class Failure:
         """The answer to waiting requests."""
         return f"ovs-lbt itself failed: {self.text}; {OUR_LOG}"
 
-    def is_over(self, now_s: float) -> bool:
-        return now_s > self.until_s + OVER_AFTER_S
-
 
 @dataclass(slots=True)
 class Fleet:
@@ -171,7 +168,7 @@ class Fleet:
         """Forget errors that have not occurred again; return the remaining reports."""
         reports, self._unreported = self._unreported, []
         for name, found in list(self.failures.items()):
-            if found.is_over(now_s):
+            if now_s > found.until_s + OVER_AFTER_S:
                 del self.failures[name]
                 reports.append(Report("info", f"{name}: handled again without errors"))
         return reports

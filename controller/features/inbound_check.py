@@ -81,12 +81,9 @@ class InboundCheck(Feature[InboundRead]):
                 continue
             by = hashed_by(port, self.bridge.placing.split)
             if move.target in uplinks and not (by and PRESETS[by].classifier.by_address):
-                self.watch(port.name, int(port.ofport), uplinks[move.target], now_s)
-
-    def watch(self, name: str, ofport: int, uplink: int, now_s: float) -> None:
-        """Start to check a VM port that has moved to an uplink, and whose learning packets were sent."""
-        self._watched[ofport] = _Watched(name, uplink, moved_s=now_s, announced_s=now_s)
-        self._due_s = min(self._due_s, now_s)
+                watched = _Watched(port.name, uplinks[move.target], now_s, announced_s=now_s)
+                self._watched[int(port.ofport)] = watched
+                self._due_s = min(self._due_s, now_s)
 
     def keep_watching(self, ofports: Collection[int]) -> None:
         """Forget all VM ports that are not in `ofports`."""
@@ -103,12 +100,8 @@ class InboundCheck(Feature[InboundRead]):
         return ((self.next_s(), self._read),)
 
     def _read(self, now_s: float) -> list[Command]:
-        return [ReadInbound(self.config.name, self.due(now_s))]
-
-    def due(self, now_s: float) -> tuple[int, ...]:
-        """Return the ofports to read now, and schedule the next reading."""
         self._due_s = now_s + READ_INTERVAL_S
-        return tuple(sorted(self._watched))
+        return [ReadInbound(self.config.name, tuple(sorted(self._watched)))]
 
     def heard(self, event: InboundRead, now_s: float) -> list[Command]:
         """Evaluate a reading. Announce VM ports again if their inbound traffic has not followed them."""

@@ -152,11 +152,10 @@ class Loads:
 
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
         """Return the mean load of a port over a window (None: the latest); zero while unknown."""
-        if window_s is None:
-            return (
-                self.port_rates[ofport].latest(self.steady_s) if ofport in self.port_rates else IDLE
-            )
-        return _load(self.port_rates.get(ofport), window_s, lag_s)
+        rates = self.port_rates.get(ofport)
+        if window_s is None and rates is not None:
+            return rates.latest(self.steady_s)
+        return _load(rates, window_s, lag_s)
 
     def rise(self, ofports: Iterable[int], recent_s: float = 0.0) -> Load:
         """Return the total rise of the loads of these ports. Loads that fell do not count."""

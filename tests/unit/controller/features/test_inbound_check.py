@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.api.engine_commands import Observe, ReadLearned, Report
+from controller.api.engine_commands import Observe, ReadInbound, ReadLearned, Report
 from controller.api.events import InboundRead
 from controller.features.inbound_check import (
     ANSWERED_AFTER_S,
@@ -18,6 +18,7 @@ from controller.features.inbound_check import (
     SILENT_S,
     InboundCheck,
 )
+from policies.model import Move, Reason
 from tests.said import says
 from tests.unit.fake_switch import world
 from tests.unit.rows import host
@@ -35,8 +36,20 @@ class Seen(NamedTuple):
 
 def watched() -> InboundCheck:
     checks = world(host()).start().engine.fleet.bridges["br0"].inbound_check
-    checks.watch("vnet0", VM, NEW, 0.0)
+    moved(checks, "vnet0", "eth2", 0.0)
     return checks
+
+
+def moved(checks: InboundCheck, port: str, uplink: str, now_s: float) -> None:
+    source = "eth1" if uplink == "eth2" else "eth2"
+    checks.watch_moves([Move(port, source, uplink, Reason.THRESHOLD)], now_s)
+
+
+def due(checks: InboundCheck, now_s: float) -> tuple[int, ...]:
+    """The ofports that the next reading is for."""
+    (command,) = checks._read(now_s)
+    assert isinstance(command, ReadInbound)
+    return command.ofports
 
 
 def readings(checks: InboundCheck, *came: Mapping[int, int]) -> Iterator[tuple[float, Seen]]:
@@ -50,7 +63,7 @@ def readings(checks: InboundCheck, *came: Mapping[int, int]) -> Iterator[tuple[f
 
 
 def read(checks: InboundCheck, counted: Mapping[int, int], now_s: float) -> Seen:
-    if not checks.due(now_s):
+    if not due(checks, now_s):
         return Seen()
     return judged(checks, now_s, *((VM, uplink, count) for uplink, count in counted.items()))
 
@@ -106,7 +119,7 @@ def test_counters_that_start_anew_tell_nothing() -> None:
 
 def test_nothing_is_read_for_ever_where_nothing_counts_any_more() -> None:
     checks, now_s = watched(), 0.0
-    while checks.due(now_s):
+    while due(checks, now_s):
         assert now_s <= SILENT_S
         assert judged(checks, now_s) == Seen()
         now_s += READ_INTERVAL_S
@@ -115,18 +128,18 @@ def test_nothing_is_read_for_ever_where_nothing_counts_any_more() -> None:
 def test_the_latest_move_counts() -> None:
     checks = watched()
     read(checks, {OLD: 0, NEW: 0}, 0.0)
-    checks.watch("vnet0", VM, OLD, 0.3)
+    moved(checks, "vnet0", "eth1", 0.3)
     assert read(checks, {OLD: 0, NEW: 100}, 0.5) == Seen()
     assert read(checks, {OLD: 100, NEW: 100}, 1.0).followed_s == (0.7,)
 
 
 def test_ports_that_are_gone_are_not_read() -> None:
     checks = watched()
-    checks.watch("vnet1", VM + 1, NEW, 0.0)
+    moved(checks, "vnet1", "eth2", 0.0)
     checks.keep_watching({VM + 1})
-    assert checks.due(0.0) == (VM + 1,)
+    assert due(checks, 0.0) == (VM + 1,)
     checks.forget_switch()
-    assert checks.due(9.0) == ()
+    assert due(checks, 9.0) == ()
 
 
 BYTES = st.integers(0, 3)
