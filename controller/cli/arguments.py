@@ -14,16 +14,7 @@ from controller.text.wording import Refused, invalid, one_line, one_of, unknown
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that builds its epilog only for `--help`, because that takes a while."""
-
-    epilog_of: Callable[[], str] | None = None
-
-    def format_help(self) -> str:
-        if self.epilog_of is not None:
-            parts = [self.epilog_of(), self.epilog]
-            self.epilog = "\n\n".join(part for part in parts if part)
-            self.epilog_of = None
-        return super().format_help()
+    """A parser whose refusals are the same as those of the service, on one line."""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
@@ -150,8 +141,8 @@ def _add(command: _Parser, row: Command) -> None:
     _add_target(command, help=argparse.SUPPRESS, default=argparse.SUPPRESS)
     command.formatter_class = argparse.RawDescriptionHelpFormatter
     command.description = row.description or f"{row.help[0].upper()}{row.help[1:]}."
-    command.epilog = row.examples_text()
-    command.epilog_of = row.details
+    details = row.details() if row.details else ""
+    command.epilog = "\n\n".join(filter(None, [details, row.examples_text()]))
     excluding: Any = command
     if row.exclusive:
         excluding = command.add_mutually_exclusive_group(required=row.one_required)
