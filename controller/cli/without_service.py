@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import logging
 import shlex
 import time
@@ -47,7 +48,7 @@ def plan_endpoints(as_json: bool) -> int:
         before = plan.counters_of(vsctl(*listed))
         time.sleep(measured_s)
         answer = plan.answer(host, before, plan.counters_of(vsctl(*listed)), measured_s)
-        yield plan.as_json(answer) if as_json else plan.as_text(answer)
+        yield json.dumps(answer, indent=2) if as_json else plan.as_text(host, answer)
 
     return _print(found)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.api.status import BITS_PER_BYTE, fields
@@ -17,7 +17,7 @@ from controller.config.marks import local_address
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Endpoint, InterfaceRow, Ovn
 from controller.text.drawing import Column, Look, table_text
-from controller.text.show_view import RATES
+from controller.text.show_view import RATES, JsonObject
 from controller.text.wording import Refused, lines_of, quoted
 from policies import endpoints as policy
 from policies.endpoints import Vm
@@ -98,28 +98,6 @@ class Host:
         return replace(load, tx_bps=0.0) if self.by_receiver else load
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The VMs' loads and planned endpoints, both keyed by the VM's port, and the endpoints' loads."""
-
-    host: Host
-    measured_s: float
-    loads: Mapping[str, Load]
-    planned: Mapping[str, str]
-    # The present load of each endpoint's tunnels, if the tunnels have a local address.
-    carried: Mapping[str, Load] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        places = {place.address for place in self.host.places}
-        assert self.measured_s > 0.0, "a rate takes time"
-        assert places.issuperset(self.planned.values()), "only an endpoint of the host is planned"
-
-    @property
-    def changes(self) -> tuple[Vif, ...]:
-        """The VMs whose planned endpoint differs from their present endpoint."""
-        return tuple(vif for vif in self.host.vifs if self.planned[vif.port] != vif.address)
-
-
 def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, Endpoint]) -> Host:
     """Return the endpoints and VMs that the records of a host contain.
 
@@ -154,8 +132,12 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
     return Host(bridges, tuple(places), tuple(vifs), ovn is not None, by_receiver)
 
 
-def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> Answer:
-    """Plan from the counters of all interfaces at the start and the end of the `measured_s` seconds."""
+def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> JsonObject:
+    """Plan from the counters of all interfaces at the start and the end of the `measured_s` seconds.
+
+    Return the plan as documented in docs/reference/json.md; rates in bit/s.
+    """
+    assert measured_s > 0.0, "a rate takes time"
 
     def load(names: Iterable[str], from_network: bool = False) -> Load:
         """Return the VM traffic through these ports. `from_network`: the ports are tunnels, not VMs'."""
@@ -180,43 +162,62 @@ def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> 
         p.address: (p.capacity_bps or even_bps) if known else even_bps for p in host.places
     }
     vms = [Vm(vif.port, placed[vif.port], vif.address) for vif in host.vifs]
-    carried = {p.address: load(p.tunnels, True) for p in host.places if p.tunnels}
-    return Answer(host, measured_s, loads, policy.assign(vms, capacities), carried)
+    chosen = policy.assign(vms, capacities)
+    planned = {place.address: Load() for place in host.places}
+    assert planned.keys() >= set(chosen.values()), "only an endpoint of the host is planned"
+    for port, address in chosen.items():
+        planned[address] += placed[port]
+    return {
+        "bridges": list(host.bridges),
+        "measured_s": measured_s,
+        "endpoints": [
+            {
+                **fields(place, "address", "port", "capacity_bps"),
+                # The present load of its tunnels, if they have a local address.
+                **(_rates(load(place.tunnels, True)) if place.tunnels else {}),
+                **_rates(planned[place.address], "planned_", host.by_receiver),
+            }
+            for place in host.places
+        ],
+        "vms": [
+            {
+                **fields(vif, "port", "vm"),
+                "endpoint": vif.address,
+                "planned_endpoint": chosen[vif.port],
+                **_rates(loads[vif.port]),
+            }
+            for vif in host.vifs
+        ],
+        "commands": [
+            _command(vif.port, chosen[vif.port])
+            for vif in host.vifs
+            if host.is_ovn and chosen[vif.port] != vif.address
+        ],
+    }
 
 
-def commands(found: Answer) -> list[str]:
-    """Return the commands with which an OVN operator makes the changes."""
-    if not found.host.is_ovn:
-        return []
+def _command(port: str, address: str) -> str:
+    """Return the command with which an OVN operator changes the endpoint of a VM."""
     # ovs-vsctl accepts colons only in quotes.
-    values = {a: f'"{a}"' if ":" in a else a for a in found.planned.values()}
-    return [
-        "ovs-vsctl set interface"
-        f" {quoted(vif.port)} external_ids:{ENCAP_IP}={quoted(values[found.planned[vif.port]])}"
-        for vif in found.changes
-    ]
+    value = f'"{address}"' if ":" in address else address
+    return f"ovs-vsctl set interface {quoted(port)} external_ids:{ENCAP_IP}={quoted(value)}"
 
 
-def as_json(found: Answer) -> str:
-    """Return the plan as documented in docs/reference/json.md; rates in bit/s."""
-    return json.dumps(_shown(found), indent=2)
-
-
-def as_text(found: Answer) -> str:
+def as_text(host: Host, shown: JsonObject) -> str:
     """Return tables of endpoints and of VMs to be changed, and the commands for these changes."""
-    host, shown, count = found.host, _shown(found), len(found.changes)
-    names = ", ".join(host.bridges)
-    what = f"{count} of {len(host.vifs)} VMs should use another tunnel endpoint"
-    if not count:
-        what = f"all {len(host.vifs)} VMs can keep their tunnel endpoints"
-    lines = [f"{names}: {what}; measured for {found.measured_s:.0f} s", ""]
+    changes = [one for one in shown["vms"] if one["planned_endpoint"] != one["endpoint"]]
+    names, count = ", ".join(host.bridges), len(host.vifs)
+    what = f"{len(changes)} of {count} VMs should use another tunnel endpoint"
+    if not changes:
+        what = f"all {count} VMs can keep their tunnel endpoints"
+    lines = [f"{names}: {what}; measured for {shown['measured_s']:.0f} s", ""]
     rows = [
         (one["address"], one["port"], *_mbps(one), *_mbps(one, "planned_"))
         for one in shown["endpoints"]
     ]
     lines += table_text(ENDPOINTS, rows, Look())
-    if count:
-        changes = [
+    if changes:
+        rows = [
             (
                 one["port"],
                 "-" if one["vm"] == one["port"] else one["vm"],
@@ -224,44 +225,15 @@ def as_text(found: Answer) -> str:
                 one["planned_endpoint"],
                 *_mbps(one),
             )
-            for one in shown["vms"]
-            if one["planned_endpoint"] != one["endpoint"]
+            for one in changes
         ]
-        lines += ["", *table_text(CHANGES, changes, Look()), ""]
-        lines += [f"  {command}" for command in commands(found)] or [f"  {NOT_OVN.format(names)}"]
+        lines += ["", *table_text(CHANGES, rows, Look()), ""]
+        lines += [f"  {one}" for one in shown["commands"] or [NOT_OVN.format(names)]]
         owner = "OVN's operator" if host.is_ovn else f"the program that writes the flows of {names}"
         lines += ["", f"  {OWNER.format(owner)}"]
     if host.by_receiver:
         lines += ["", f"  {BY_RECEIVER}"]
     return lines_of(lines)
-
-
-def _shown(found: Answer) -> dict[str, Any]:
-    planned = {place.address: Load() for place in found.host.places}
-    for port, address in found.planned.items():
-        planned[address] += found.host.placed(found.loads[port])
-    return {
-        "bridges": list(found.host.bridges),
-        "measured_s": found.measured_s,
-        "endpoints": [
-            {
-                **fields(place, "address", "port", "capacity_bps"),
-                **_rates(found.carried.get(place.address), ""),
-                **_rates(planned[place.address], "planned_", found.host.by_receiver),
-            }
-            for place in found.host.places
-        ],
-        "vms": [
-            {
-                **fields(vif, "port", "vm"),
-                "endpoint": vif.address,
-                "planned_endpoint": found.planned[vif.port],
-                **_rates(found.loads[vif.port], ""),
-            }
-            for vif in found.host.vifs
-        ],
-        "commands": commands(found),
-    }
 
 
 def _goes_by_receiver(rows: Sequence[BridgeRow], bridges: Sequence[str]) -> bool:
@@ -303,9 +275,7 @@ def _capacity_bps(
     return None
 
 
-def _rates(load: Load | None, prefix: str, received_only: bool = False) -> dict[str, float]:
-    if load is None:
-        return {}
+def _rates(load: Load, prefix: str = "", received_only: bool = False) -> dict[str, float]:
     received = {f"{prefix}rx_bps": load.rx_bps}
     return received if received_only else {f"{prefix}tx_bps": load.tx_bps, **received}
 

@@ -20,7 +20,7 @@ from controller.config.rows import Endpoint
 from controller.decisions.planning import Waiting
 from controller.host import client
 from controller.operations import answers as of_show
-from controller.operations import diagnosis, endpoint_plan, explain, plans, unconfirmed
+from controller.operations import diagnosis, explain, plans, unconfirmed
 from controller.replay.figures import Figures
 from policies.model import Load, Move, Reason, Unit
 from policies.rules import Rule
@@ -161,7 +161,7 @@ def answers(
         "show --json": [*shown()],
         "check --json": [*checked(monkeypatch, capsys)],
         "plan --json": [*planned()],
-        "plan --endpoints --json": [json.loads(endpoint_plan.as_json(answered(full())))],
+        "plan --endpoints --json": [answered(full())],
         "explain --json": [*explained()],
         "history --json": [*remembered()],
         "replay --json": [{"load-based": figures.as_json()}],

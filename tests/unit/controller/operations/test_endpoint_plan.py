@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,7 +9,8 @@ import pytest
 
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn, PortRow, Tunnel
 from controller.operations import endpoint_plan
-from controller.operations.endpoint_plan import Answer, Host
+from controller.operations.endpoint_plan import Host
+from controller.text.show_view import JsonObject
 from controller.text.wording import Refused
 from tests.said import says
 from tests.unit.rows import bridge, host, interface, marked, ours, port
@@ -48,7 +48,7 @@ def survey(*ports: PortRow, ovn: Ovn | None = OVN, attached: BridgeRow | None = 
 RATES = {"a1": (40, 2), "a2": (30, 2), "b1": (1, 1), "g1": (5, 70), "g2": (1, 1)}
 
 
-def answered(found: Host, rates: Mapping[str, tuple[int, int]] = RATES) -> Answer:
+def answered(found: Host, rates: Mapping[str, tuple[int, int]] = RATES) -> JsonObject:
     megabits = 10 * 1_000_000 // 8
     before = dict.fromkeys(rates, (7, 9))
     after = {name: (7 + rx * megabits, 9 + tx * megabits) for name, (rx, tx) in rates.items()}
@@ -60,15 +60,15 @@ def full() -> Host:
 
 
 def test_the_plan_as_text() -> None:
-    told = [line.split() for line in endpoint_plan.as_text(answered(full())).splitlines()]
+    told = [line.split() for line in endpoint_plan.as_text(full(), answered(full())).splitlines()]
     assert told[0][:6] == ["br-int:", "1", "of", "3", "VMs", "should"]
     assert ["192.0.2.2", "vnet1", "1.00", "1.00", "31.00", "3.00"] in told
     assert ["a2", "vm-a2", "192.0.2.1", "192.0.2.2", "30.00", "2.00"] in told
-    assert endpoint_plan.commands(answered(full())) == [" ".join(told[-3])]
+    assert answered(full())["commands"] == [" ".join(told[-3])]
 
 
 def test_the_plan_as_json() -> None:
-    shown = json.loads(endpoint_plan.as_json(answered(full())))
+    shown = answered(full())
     assert shown["bridges"] == ["br-int"]
     assert shown["endpoints"][1] == {
         "address": "192.0.2.2",
@@ -92,22 +92,21 @@ def test_the_plan_as_json() -> None:
 
 def test_there_may_be_nothing_to_do() -> None:
     found = survey(vif("a1", "192.0.2.1"), vif("a2", "192.0.2.2"))
-    text = endpoint_plan.as_text(answered(found))
+    text = endpoint_plan.as_text(found, answered(found))
     assert says(text, "br-int: ", "2 VMs")
     assert "ovs-vsctl" not in text
 
 
 def test_a_vm_without_an_endpoint_gets_one() -> None:
     found = answered(survey(vif("a1", "192.0.2.1"), vif("a2")))
-    assert endpoint_plan.commands(found) == [
-        "ovs-vsctl set interface a2 external_ids:encap-ip=192.0.2.2"
-    ]
+    assert found["commands"] == ["ovs-vsctl set interface a2 external_ids:encap-ip=192.0.2.2"]
 
 
 def test_tunnels_of_others_are_theirs_to_change() -> None:
-    found = answered(survey(vif("a1"), vif("a2"), ovn=None))
-    assert endpoint_plan.commands(found) == []
-    assert "the flows of br-int" in endpoint_plan.as_text(found)
+    there = survey(vif("a1"), vif("a2"), ovn=None)
+    found = answered(there)
+    assert found["commands"] == []
+    assert "the flows of br-int" in endpoint_plan.as_text(there, found)
 
 
 def by_receiver(tunnels_say: bool, in_userspace: bool) -> Host:
@@ -126,18 +125,20 @@ RECEIVERS = {"a1": (40, 0), "a2": (30, 20), "b1": (1, 20)}
 def test_what_vms_send_is_not_placed_where_the_receiver_decides(
     says: bool, userspace: bool
 ) -> None:
-    found = answered(by_receiver(says, userspace), RECEIVERS)
-    assert found.changes == ()
-    shown = json.loads(endpoint_plan.as_json(found))["endpoints"]
+    there = by_receiver(says, userspace)
+    found = answered(there, RECEIVERS)
+    assert found["commands"] == []
+    shown = found["endpoints"]
     assert [place["planned_rx_bps"] for place in shown] == [20e6, 20e6]
     assert not any("planned_tx_bps" in place for place in shown)
-    assert endpoint_plan.BY_RECEIVER in endpoint_plan.as_text(found)
+    assert endpoint_plan.BY_RECEIVER in endpoint_plan.as_text(there, found)
 
 
 def test_what_vms_send_is_placed_where_tunnels_have_local_addresses() -> None:
-    found = answered(by_receiver(tunnels_say=True, in_userspace=False), RECEIVERS)
-    assert found.changes != ()
-    assert endpoint_plan.BY_RECEIVER not in endpoint_plan.as_text(found)
+    there = by_receiver(tunnels_say=True, in_userspace=False)
+    found = answered(there, RECEIVERS)
+    assert found["commands"] != []
+    assert endpoint_plan.BY_RECEIVER not in endpoint_plan.as_text(there, found)
 
 
 def test_addresses_of_ipv6_and_odd_names_are_quoted() -> None:
@@ -145,7 +146,7 @@ def test_addresses_of_ipv6_and_odd_names_are_quoted() -> None:
     found = survey(vif("a1", "192.0.2.1"), vif("a2 $(x)"), ovn=ovn)
     after = {"a1": (10**9, 0), "a2 $(x)": (10**9, 0)}
     told = endpoint_plan.answer(found, dict.fromkeys(after, (0, 0)), after, 10.0)
-    assert endpoint_plan.commands(told) == [
+    assert told["commands"] == [
         "ovs-vsctl set interface 'a2 $(x)' external_ids:encap-ip='\"fd00::2\"'"
     ]
 
@@ -162,7 +163,7 @@ def test_what_was_not_counted_all_the_time_has_no_load(
 ) -> None:
     found = survey(vif("a1", "192.0.2.1"), vif("a2", "192.0.2.2"))
     told = endpoint_plan.answer(found, before, after, 10.0)
-    assert {load.tx_bps for load in told.loads.values()} == {0.0}
+    assert {vm["tx_bps"] for vm in told["vms"]} == {0.0}
 
 
 def test_an_endpoint_can_carry_its_part_of_the_uplinks() -> None:
