@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from controller.api import engine_commands, events
@@ -82,7 +82,7 @@ class Host:
         # VM ports by ofport.
         vm_ports = dict(enumerate(trace.ports, options.uplinks + 1))
         self.switch = Switch(trace.name, uplinks, vm_ports, options.mix)
-        self.row = _row(trace, policy, uplinks, vm_ports, options.settings)
+        self._row = _row(trace, policy, uplinks, vm_ports, options.settings)
         self.engine = Engine()
         self.now_s = 0.0
         self._macs = MacMoves()
@@ -158,7 +158,7 @@ class Host:
         )
 
     def _take_over(self) -> None:
-        self._say(events.DatabaseRead((self.row,)))
+        self._say(events.DatabaseRead((self._row,)))
         errors = self.bridge.config.errors
         if errors:
             raise Refused(str(errors[0]))
@@ -356,16 +356,12 @@ class Host:
                 self._events.append(self.switch.learned())
             case engine_commands.ReadForwarding():
                 self._events.append(events.ForwardingRead(name, ()))
-            case engine_commands.SetPortFlags(number=number, no_flood=no_flood):
-                self._events.append(events.PortFlagsSet(name, number, no_flood, before=no_flood))
-            case engine_commands.AddSelectGroup(number=number):
-                self._events.append(events.SelectGroupAdded(name, number, "recorded traffic only"))
             case engine_commands.Apply(bundle_id=number):
                 team = self.bridge.installation.team
                 assert team is not None, "a bundle installs a team"
                 self._pending.append((self.now_s + REACTION_S, number, team))
-            case engine_commands.Write():
-                self._write(command)
+            case engine_commands.Write(request_id=int(request_id)):
+                self._events.append(events.Written(request_id))
             case engine_commands.ReportFailure(error=error):
                 raise error
 
@@ -375,19 +371,6 @@ class Host:
         self._readings.note(read.buckets, self.now_s)
         self._events += self.switch.stats(read.buckets, self.now_s)[: None if read.units else 1]
 
-    def _write(self, write: engine_commands.Write) -> None:
-        """Apply the writes to keys of interfaces, which record the bindings and moves of VM ports."""
-        written: dict[str, dict[str, str | None]] = {}
-        for setting in write.settings:
-            if setting.table == "Interface":
-                written.setdefault(setting.record, {})[setting.key] = setting.value
-        self.row = self.row.with_interfaces(
-            lambda interface: _with(interface, written.get(interface.name, {}))
-        )
-        self._events.append(events.DatabaseRead((self.row,)))
-        if write.request_id is not None:
-            self._events.append(events.Written(write.request_id))
-
     def _commit(self, team: Team) -> None:
         switch = self.switch
         homes = {ofport: route.home for ofport, route in switch.routes.items()}
@@ -395,14 +378,12 @@ class Host:
         self._hold()
         switch.commit(team, self.now_s)
         self._changed_s = self.now_s
-        if self._sample_s is None:
-            self._reckon()
-            return
-        after = {ofport: route.home for ofport, route in switch.routes.items()}
-        self.figures.moves += _changes(homes, after) + _changes(buckets, switch.bucket_uplinks)
-        for ofport, uplink in switch.seen_at().items():
-            if seen_at.get(ofport, uplink) != uplink:
-                self._macs.moved(ofport, self.now_s)
+        if self._sample_s is not None:
+            after = {ofport: route.home for ofport, route in switch.routes.items()}
+            self.figures.moves += _changes(homes, after) + _changes(buckets, switch.bucket_uplinks)
+            for ofport, uplink in switch.seen_at().items():
+                if seen_at.get(ofport, uplink) != uplink:
+                    self._macs.moved(ofport, self.now_s)
         self._reckon()
 
     # ---- figures -------------------------------------------------------------------------
@@ -472,13 +453,6 @@ def _row(
         "secure",
         {PREFIX + key: value for key, value in ids.items()},
     )
-
-
-def _with(interface: InterfaceRow, written: Mapping[str, str | None]) -> InterfaceRow:
-    values = {key: text for key, text in written.items() if text is not None}
-    if not values:
-        return interface
-    return replace(interface, external_ids={**interface.external_ids, **values})
 
 
 def _changes(before: Mapping[Any, int], after: Mapping[Any, int]) -> int:

@@ -51,11 +51,11 @@ class Readings:
             self.buckets_s.append(now_s)
             self._buckets_repeat = None
 
-    def show_ports(self, steady_s: float, now_s: float = math.inf) -> bool:
-        """Whether measured port loads are only of the time since `steady_s`, even if read at `now_s`."""
+    def show_ports(self, steady_s: float) -> bool:
+        """Whether measured port loads are only of the time since `steady_s`."""
         if len(self.ports_s) < READINGS or self.ports_s[0] < steady_s:
             return False
-        return all(b - a >= LATEST_S for a, b in pairwise((*self.ports_s, now_s)))
+        return all(b - a >= LATEST_S for a, b in pairwise(self.ports_s))
 
     def show_buckets(self, steady_s: float) -> bool:
         """Whether measured bucket loads are only of the time since `steady_s`."""
