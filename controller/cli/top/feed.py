@@ -36,13 +36,13 @@ class Answer:
 News = Picture | Away | Answer
 
 
-def read(version: str = "") -> Picture:
+def read() -> Picture:
     """Request the service's status and recent decisions.
 
     Raises:
         Refused: the service does not answer, or is on standby.
     """
-    version = version or client.ask("version", (), READ_TIMEOUT_S).rpartition(" ")[2].strip()
+    version = client.ask("version", (), READ_TIMEOUT_S).rpartition(" ")[2].strip()
     at_s, clock = time.monotonic(), time.strftime("%H:%M:%S")
     shown = json.loads(client.ask("lbt/show", ("--json",), READ_TIMEOUT_S))
     if shown.get("standby"):
@@ -70,7 +70,6 @@ class Feed:
         self._tell = tell
         self.interval_s = interval_s
         self.read_now = threading.Event()
-        self._version = ""
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="feed", daemon=True).start()
@@ -89,9 +88,8 @@ class Feed:
 
     def _news(self) -> News:
         try:
-            picture = read(self._version)
+            return read()
         except Refused as why:
-            self._version = ""
             return Away(str(why))
         except (ValueError, LookupError, TypeError) as error:
             return Away(
@@ -99,8 +97,6 @@ class Feed:
             )
         except Exception as error:
             return Away(f"{type(error).__name__}: {error}, a fault of top")
-        self._version = picture.version
-        return picture
 
     def _carry_out(self, words: tuple[str, ...]) -> None:
         (command, *rest), refused = words, True
