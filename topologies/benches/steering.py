@@ -116,16 +116,11 @@ def _of_web_users(options: Options, results: Sequence[Result]) -> Iterator[Expec
             yield Expectation(what, f"{fewest:.0f}", fewest >= least)
 
 
-def _draw_ramp(options: Options, results: Sequence[Result], directory: Path) -> list[Path]:
+def _draw_web_users(options: Options, results: Sequence[Result], directory: Path) -> list[Path]:
     from topologies.reports import pictures  # needs matplotlib, which is optional
 
     found = phases(options, results[0])
-    if not found:
-        return []
-    title = (
-        f"vmware_lbt: uplinks under a ramping web load, {options.direction} ({options.pace.name})"
-    )
-    return pictures.ramp(results[0], found, title, directory)
+    return pictures.over_time(results[0], directory, "uplinks", "start of the load", found)
 
 
 VMWARE_LBT = Plan(
@@ -152,7 +147,7 @@ VMWARE_LBT = Plan(
     ],
     lambda options, results: [*_of_web_users(options, results)],
     phases=phases,
-    draw=_draw_ramp,
+    draw=_draw_web_users,
     campaign_runs=5,
 )
 
@@ -316,7 +311,7 @@ def _draw_shift(_options: Options, results: Sequence[Result], directory: Path) -
         path
         for result in results
         if result.scenario.name in drawn
-        for path in pictures.around(result, directory, *drawn[result.scenario.name])
+        for path in pictures.over_time(result, directory, *drawn[result.scenario.name])
     ]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import re
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from topologies import layouts
@@ -18,12 +16,10 @@ from topologies.compare.run import Observed
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.graph.parts import STANDARD_MTU
-from topologies.graph.ports import joining_interface, own_interface
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.pace import Pace
 from topologies.loads.stream_load import StreamLoad
-from topologies.loads.streams import INTERVAL_S, Report, flow, ports, stream_rates_bps
-from topologies.network.private_ovs import PrivateOvs
+from topologies.loads.streams import INTERVAL_S, Report, flow, stream_rates_bps
 
 # The allowed deviation from a published share.
 MOST_DEVIATION_RATIO = 0.05
@@ -94,10 +90,6 @@ SET_VS_LBFO = Plan(
 
 # quad_gbe_team: streams that start one by one.
 STREAMS = 10
-# The contender for which the switch can trace the uplink of each stream.
-PREDICTABLE = "address-hash"
-# The datapath action of a bond that hashes.
-HASHED_LATER = "recirc("
 WHERE = {
     0: "from team to team",
     1: "with a virtual switch at the sender",
@@ -120,10 +112,12 @@ def _one_by_one(options: Options) -> Iterator[Scenario]:
             layout=layout,
             load=lambda stage: _growing(stage, options),
             contenders=(
-                *(MANUAL, "adaptive/lacp", "dynamic/lacp", PREDICTABLE, "ip-hash"),
+                *(MANUAL, "adaptive/lacp", "dynamic/lacp", "address-hash", "ip-hash"),
                 *("active-backup", "balance-tcp"),
             ),
-            published=dict.fromkeys((PREDICTABLE, "balance-tcp"), published) if count < 2 else {},
+            published=dict.fromkeys(("address-hash", "balance-tcp"), published)
+            if count < 2
+            else {},
         )
 
 
@@ -142,87 +136,14 @@ def _growing(stage: Stage, options: Options) -> Load:
         links = len(layout.sending_uplinks())
         # In the first half of a step, the new stream reaches its rate.
         first_bps = stream_rates_bps(reports[0], 1, step_s / 2, step_s)[0]
-        figures = {
+        return {
             "one_stream_share": first_bps / link_bps,
             "ten_streams_share": ten_bps / (links * link_bps),
             "ten_streams_ratio": ten_bps / (links * first_bps),
         }
-        used = _members_used(stage, reports)
-        if used is not None:
-            figures["members_hashed"] = used
-            figures["predicted_share"] = used / links * first_bps / link_bps
-        return figures
 
     # The last interval of a report is left out, because it may be shorter.
-    return _TracedLoad(stage, flows, (end_s - measured_s, end_s - INTERVAL_S), derive=derive)
-
-
-class _TracedLoad(StreamLoad):
-    """Streams whose members ofproto/trace predicts, which it cannot with dp_hash."""
-
-    def start(self) -> None:
-        key = "external_ids:ovs-lbt-connection-hash"
-        self._stage.ovs.vsctl("set", "bridge", _sending(self._stage)[1], f"{key}=multipath")
-        super().start()
-
-
-def _sending(stage: Stage) -> tuple[str, str]:
-    """The network card of the only sender, and the bridge of its server."""
-    (vnic,) = stage.layout.vnics_of(_ends(stage.layout)[0])
-    return vnic, stage.bridges[stage.layout.server_of(vnic)][0]
-
-
-def _members_used(stage: Stage, reports: Sequence[Report]) -> int | None:
-    """The number of members that the streams use, as traced by the sending server's switch.
-
-    None for an Open vSwitch bond, because it hashes in the datapath, which a trace does not resolve.
-    """
-    layout = stage.layout
-    vnic, bridge = _sending(stage)
-    server, switch = layout.server_of(vnic), layout.switch_of(vnic)
-    port = own_interface(layout, stage.prefix, vnic)
-    if switch != server:
-        port = joining_interface(layout, stage.prefix, server, switch)
-    macs = [stage.mac_of(name) for name in _ends(layout)]
-    addresses = [layout.addresses_of(name)[0] for name in _ends(layout)]
-    match = f"in_port={port},tcp,dl_src={macs[0]},dl_dst={macs[1]}"
-    match += f",nw_src={addresses[0]},nw_dst={addresses[1]}"
-    actions = {
-        datapath_actions(stage.ovs, bridge, f"{match},tp_src={source},tp_dst={destination}")
-        for report in reports
-        for source, destination in ports(report)
-    }
-    return None if any(HASHED_LATER in one for one in actions) else len(actions)
-
-
-def datapath_actions(ovs: PrivateOvs, bridge: str, flow: str) -> str:
-    """The datapath actions of a frame, from `ofproto/trace`.
-
-    Raises:
-        RuntimeError: the switch cannot parse the flow.
-    """
-    output = ovs.run("ovs-appctl", "ofproto/trace", bridge, flow)
-    found = re.search(r"^Datapath actions: (?P<actions>.*)$", output, re.MULTILINE)
-    if not found:
-        raise RuntimeError(
-            f"ofproto/trace {bridge} {flow} printed no datapath actions: {output[-200:]!r}"
-        )
-    return found["actions"]
-
-
-def _as_hashed(_options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """Ten streams get what the hash of their ports allows, in the median of runs."""
-    found = []
-    for result in results:
-        if result.scenario.name == WHERE[0] and PREDICTABLE in result.figures:
-            median = statistics.median(
-                one["ten_streams_share"] / one["predicted_share"]
-                for one in result.figures[PREDICTABLE]
-            )
-            what = f"{WHERE[0]}, {PREDICTABLE}: ten streams over what their ports' hash allows"
-            met = abs(median - 1) <= MOST_DEVIATION_RATIO
-            found.append(Expectation(what, f"{median:.3f}", met))
-    return found
+    return StreamLoad(stage, flows, (end_s - measured_s, end_s - INTERVAL_S), derive=derive)
 
 
 QUAD_GBE_TEAM = Plan(
@@ -241,7 +162,6 @@ QUAD_GBE_TEAM = Plan(
             least=0.85,
         ),
     ],
-    _as_hashed,
     campaign_runs=5,
 )
 

@@ -358,6 +358,11 @@ class Oracle(Contender):
         ovs.run("ovs-ofctl", "-O", "OpenFlow13", *arguments)
 
 
+def is_ours(name: str) -> bool:
+    """Whether a contender is one of our policies."""
+    return name.removesuffix(PATH_CHECK).partition("/")[0] in OURS
+
+
 def by_name(name: str) -> Contender:
     """The contender with this name.
 

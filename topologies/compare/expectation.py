@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from topologies.compare.contenders import BONDS, MANUAL, ORACLE
+from topologies.compare.contenders import BONDS, is_ours
 from topologies.compare.figures import Figures, Result
 
 # The limits for our best policy, relative to the best bond of Open vSwitch.
@@ -107,11 +107,6 @@ class Rule:
 def is_peer(contender: str) -> bool:
     """Whether a contender is one of Open vSwitch's own bonds."""
     return contender in BONDS
-
-
-def is_ours(contender: str) -> bool:
-    """Whether a contender is one of our policies."""
-    return not is_peer(contender) and contender not in (MANUAL, ORACLE)
 
 
 def against_peers(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:

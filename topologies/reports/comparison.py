@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from topologies.compare.contenders import is_ours
 from topologies.reports.known_figures import (
     Figure,
     figure,
     figures,
-    is_ours,
     is_peer,
     measured,
     number,

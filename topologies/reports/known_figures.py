@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from topologies.compare.contenders import ORACLE, OURS, PATH_CHECK
+from topologies.compare.contenders import ORACLE, is_ours
 from topologies.loads.flow_figures import CLASSES, PERCENTILES
 
 MORE, LESS = 1, -1
@@ -98,7 +98,6 @@ KNOWN = {
         _share("one_stream_share", "one stream, share of a link"),
         _share("ten_streams_share", "ten streams, share of the team"),
         Figure("ten_streams_ratio", "ten streams over four times one", "", 1, 2),
-        Figure("predicted_share", "by the hash of the ports used", "%", 100, 1),
         Figure("spread_cv", "uplinks’ CV", "", 1, 3, LESS),
         Figure("return_cv", "receiving uplinks’ CV", "", 1, 3),
         _rate("stream_mean_bps", "mean of the streams", 0),
@@ -209,11 +208,6 @@ def repetitions(found: Mapping[str, Any], name: str) -> list[float]:
     """The values of a figure in the repetitions that measured it."""
     runs = (number(run, name) for run in found.get("runs", ()))
     return [value for value in runs if value is not None]
-
-
-def is_ours(contender: str) -> bool:
-    """Whether a contender is one of our policies. All others but the oracle are peers."""
-    return contender.removesuffix(PATH_CHECK).partition("/")[0] in OURS
 
 
 def is_peer(contender: str) -> bool:

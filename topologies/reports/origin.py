@@ -1,7 +1,8 @@
-"""Records the origin of a run: the code, the programs, the machine and the command."""
+"""Records the origin of a run: the code, the command, the machine and its load."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -78,38 +79,20 @@ def commits(report: Mapping[str, Any], here: Mapping[str, str]) -> str:
 
 def described(origins: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """A text on each part of the origins of several runs, by its name."""
+    loads = sorted(one["load_average"][0] for one in origins if one.get("load_average"))
+    commits = [
+        f"{one['commit']}{' with uncommitted changes' * bool(one.get('modified'))}"
+        if one.get("commit")
+        else NOT_RECORDED
+        for one in origins
+    ]
     return {
-        "commit": _each(
-            [
-                f"{one['commit']}{' with uncommitted changes' * bool(one.get('modified'))}"
-                if one.get("commit")
-                else ""
-                for one in origins
-            ]
-        ),
-        "dates of the runs": _between([one.get("date", "") for one in origins]),
-        "load average at their start": _between(
-            [one["load_average"][0] if one.get("load_average") else "" for one in origins]
-        ),
-        "versions": _each(
-            [", ".join(f"{k} {v}" for k, v in one.get("versions", {}).items()) for one in origins]
-        ),
-        "command": _each([one.get("command", "") for one in origins]),
+        "commit": "; ".join(dict.fromkeys(commits)) or NOT_RECORDED,
+        "load average at the start of runs": f"{loads[0]} to {loads[-1]}"
+        if loads
+        else NOT_RECORDED,
+        "command": "; ".join(dict.fromkeys(one.get("command", NOT_RECORDED) for one in origins)),
     }
-
-
-def _between(values: Sequence[Any]) -> str:
-    """The range of the recorded values."""
-    known = sorted(value for value in values if value != "")
-    if not known:
-        return NOT_RECORDED
-    text = f"{known[0]}" if known[0] == known[-1] else f"{known[0]} to {known[-1]}"
-    without = len(values) - len(known)
-    return f"{text}; {NOT_RECORDED} for {without} of {len(values)} runs" if without else text
-
-
-def _each(values: Sequence[str]) -> str:
-    return "; ".join(dict.fromkeys(value or NOT_RECORDED for value in values)) or NOT_RECORDED
 
 
 @cache
@@ -149,24 +132,12 @@ def open_vswitch() -> str:
 
 @cache
 def _versions() -> Mapping[str, str]:
+    framework = os.environ.get(FRAMEWORK_VARIABLE) or FRAMEWORK
     found = {
-        "ovs-lbt": _version("ovs-lbt"),
         "Open vSwitch": open_vswitch().rpartition(" ")[2],
         "kernel": platform.release(),
         "Python": platform.python_version(),
-        "framework": _framework(),
     }
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        found["framework"] = f"{framework} {importlib.metadata.version(framework)}"
     return {name: version for name, version in found.items() if version}
-
-
-def _framework() -> str:
-    name = os.environ.get(FRAMEWORK_VARIABLE) or FRAMEWORK
-    version = _version(name)
-    return f"{name} {version}" if version else ""
-
-
-def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return ""

@@ -63,7 +63,8 @@ def published(report: Mapping[str, Any], directory: Path = PUBLISHED) -> Mapping
 
 def repeated(report: Mapping[str, Any], before: Mapping[str, Any]) -> Repeated:
     """Compare the figures that the tables show, contender by contender."""
-    if obstacle := _obstacle(report["environment"], before["environment"]):
+    here, there = report["environment"], before["environment"]
+    if obstacle := _differences(_settings(here), _settings(there)):
         return Repeated(obstacle=obstacle)
     known = {one["name"]: one for one in scenarios(before)}
     pairs: list[Pair] = []
@@ -85,7 +86,7 @@ def repeated(report: Mapping[str, Any], before: Mapping[str, Any]) -> Repeated:
                     pairs.append(pair)
                 else:
                     single += 1
-    return Repeated(pairs, single, missing, _machines(report["environment"], before["environment"]))
+    return Repeated(pairs, single, missing, _differences(_machine(here), _machine(there)))
 
 
 def sentences(found: Repeated) -> list[str]:
@@ -107,32 +108,23 @@ def sentences(found: Repeated) -> list[str]:
     return said
 
 
-def _obstacle(here: Mapping[str, Any], before: Mapping[str, Any]) -> str:
-    """The settings that differ; empty if the figures can be compared."""
-    mine, theirs = (
-        {"pace": one.get("pace", {}).get("name"), "direction": one.get("direction")}
-        for one in (here, before)
-    )
-    if mine == theirs:
-        # A pace gets settings over time, for new benches.
-        mine, theirs = (one.get("pace", {}) for one in (here, before))
-    return _differences({name: mine[name] for name in mine if name in theirs}, theirs)
-
-
-def _machines(here: Mapping[str, Any], before: Mapping[str, Any]) -> str:
-    """What is different about the machines and their programs."""
-    settings = ("pace", "direction")
-    # What is recorded of a machine grows over time.
-    mine = {name: one for name, one in here.items() if name not in settings and name in before}
-    return _differences(mine, before)
-
-
-def _differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+def _differences(here: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    """The settings that differ, of those that both have: what is recorded grows over time."""
     return "; ".join(
-        f"{setting_name(name)} {setting(name, one)}, published {setting(name, theirs.get(name))}"
-        for name, one in mine.items()
-        if one != theirs.get(name)
+        f"{setting_name(name)} {setting(name, one)}, published {setting(name, before[name])}"
+        for name, one in here.items()
+        if name in before and one != before[name]
     )
+
+
+def _settings(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run was set to. A pace has its name first, which says the rest."""
+    pace = dict(environment.get("pace", {}))
+    return {"pace": pace.pop("name", None), "direction": environment.get("direction"), **pace}
+
+
+def _machine(environment: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: one for key, one in environment.items() if key not in ("pace", "direction")}
 
 
 def _compared(found: Mapping[str, Any], other: Mapping[str, Any]) -> list[Figure]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies import layouts
-from topologies.compare.contenders import BONDS, MANUAL, ORACLE
+from topologies.compare.contenders import BONDS, MANUAL, ORACLE, is_ours
 from topologies.compare.expectation import (
     BEST_PEER,
     EACH_PEER,
@@ -17,7 +17,6 @@ from topologies.compare.expectation import (
     Expectation,
     Rule,
     against_peers,
-    is_ours,
     is_peer,
 )
 from topologies.compare.figures import Figures, Result

@@ -14,10 +14,11 @@ import pytest
 
 from tests import documents
 from tests.unit.topologies import bench_reports as bench
+from topologies.compare.contenders import is_ours
 from topologies.layouts import LAYOUTS
 from topologies.reports import benchmarks, front_page
 from topologies.reports.comparison import against_peers, matches_document
-from topologies.reports.known_figures import is_ours, is_peer
+from topologies.reports.known_figures import is_peer
 from topologies.reports.markdown import report_name
 from topologies.reports.table import MOST_COLUMNS, figures_table
 
