@@ -7,14 +7,16 @@ import contextlib
 import functools
 import json
 import os
+import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec
 
 from tests.switch.bed import Upstream, upstream_ovs
 from tests.switch.wire import OwnNetwork, inside
-from topologies.reports.markdown import runs_table as table
+from topologies.reports import markdown
 from topologies.reports.origin import origin
 
 Run = dict[str, Any]
@@ -106,3 +108,37 @@ def counters(netns: str | None = None) -> dict[str, list[int]]:
         lines = Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]
     rows = (line.partition(":") for line in lines)
     return {name.strip(): list(map(int, counted.split())) for name, _, counted in rows}
+
+
+# A column of a table of runs: what it shows of a run, or the key of that.
+Shown = str | Callable[[Any], object]
+
+
+def table(
+    runs: Iterable[Mapping[str, Any]],
+    keys: Sequence[str],
+    columns: Mapping[str, Shown] | Sequence[str],
+) -> str:
+    """What runs with the same values of these keys have found, and how many they are."""
+    of_run = columns.values() if isinstance(columns, Mapping) else columns
+    groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
+    for run in runs:
+        groups.setdefault(tuple(run[key] for key in keys), []).append(run)
+    rows = [[*keys, "n", *columns], ["---"] * len(keys) + ["---:"] * (1 + len(columns))]
+    for named, of in groups.items():
+        shown = [[run[c] if isinstance(c, str) else c(run) for run in of] for c in of_run]
+        rows.append([*map(str, named), str(len(of)), *map(spread, shown)])
+    return markdown.table(rows)
+
+
+def spread(values: Sequence[Any]) -> str:
+    """The median and the range of numbers, and in how many runs there is none; of words, how many are which."""
+    known = [value for value in values if value is not None]
+    never = len(values) - len(known)
+    if any(isinstance(value, str) for value in known):
+        return ", ".join(f"{n} × {word}" for word, n in sorted(Counter(known).items()))
+    if not known:
+        return "–"
+    middle, least, most = (f"{round(of(known), 2):g}" for of in (statistics.median, min, max))
+    text = middle if least == most else f"{middle} ({least} to {most})"
+    return text + f", – in {never}" * (never > 0)

@@ -42,8 +42,9 @@ class Kept:
     lines: list[str] = field(default_factory=list)
 
     def find(self, scenario: str, names: Sequence[str], repeat: int) -> dict[Any, Observed]:
-        """The earlier runs of these contenders, by contender and repetition."""
+        """The last earlier runs of these contenders, by contender and repetition."""
         settings = json.loads(json.dumps(self.settings))  # the form that a file has
+        lines: dict[tuple[str, int], str] = {}
         found = {}
         for line in self._earlier():
             with contextlib.suppress(ValueError, KeyError, TypeError):  # truncated, or outdated
@@ -52,8 +53,9 @@ class Kept:
                 seen = _observed(one)
                 wanted = seen.scenario == scenario and seen.contender in names
                 if wanted and usable and repetition <= repeat and self.same_code(seen.origin):
-                    found[seen.contender, repetition] = seen
-                    self.lines.append(line)
+                    key = (seen.contender, repetition)
+                    found[key], lines[key] = seen, line
+        self.lines += lines.values()
         return found
 
     def keep(self, repetition: int, observed: Observed) -> None:
@@ -68,8 +70,9 @@ class Kept:
         (self.directory / SAMPLES).write_text("".join(f"{line}\n" for line in self.lines))
 
     def remove(self) -> None:
-        """Remove the runs of this command, but not those of other commands."""
-        others = [line for line in self._earlier() if line not in self.lines]
+        """Remove the runs of this command, also their earlier ones, but not those of other commands."""
+        done = {"", *map(_which, self.lines)}
+        others = [line for line in self._earlier() if _which(line) not in done]
         if others:
             (self.directory / UNFINISHED).write_text("\n".join(others))
         else:
@@ -149,6 +152,15 @@ def supported(scenario: Scenario, names: Sequence[str]) -> list[str]:
         else:
             found.append(name)
     return found
+
+
+def _which(line: str) -> str:
+    """Which run a line has; empty for a line that is truncated or outdated."""
+    try:
+        one = json.loads(line)
+        return json.dumps([one[k] for k in ("scenario", "contender", "repetition", "settings")])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _observed(found: Mapping[str, Any]) -> Observed:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import statistics
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,40 +70,6 @@ def variants(report: Mapping[str, Any]) -> list[str]:
 def report_name(report: Mapping[str, Any]) -> str:
     """The name of a report among the published ones: its layout, and settings other than the usual."""
     return "_".join([report["layout"], *variants(report)])
-
-
-# A column of a table of runs: what it shows of a run, or the key of that.
-Shown = str | Callable[[Any], object]
-
-
-def runs_table(
-    runs: Iterable[Mapping[str, Any]],
-    keys: Sequence[str],
-    columns: Mapping[str, Shown] | Sequence[str],
-) -> str:
-    """What runs with the same values of these keys have found, and how many they are."""
-    of_run = columns.values() if isinstance(columns, Mapping) else columns
-    groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
-    for run in runs:
-        groups.setdefault(tuple(run[key] for key in keys), []).append(run)
-    rows = [[*keys, "n", *columns], ["---"] * len(keys) + ["---:"] * (1 + len(columns))]
-    for named, of in groups.items():
-        shown = [[run[c] if isinstance(c, str) else c(run) for run in of] for c in of_run]
-        rows.append([*map(str, named), str(len(of)), *map(spread, shown)])
-    return table(rows)
-
-
-def spread(values: Sequence[Any]) -> str:
-    """The median and the range of numbers, and in how many runs there is none; of words, how many are which."""
-    known = [value for value in values if value is not None]
-    never = len(values) - len(known)
-    if any(isinstance(value, str) for value in known):
-        return ", ".join(f"{n} × {word}" for word, n in sorted(Counter(known).items()))
-    if not known:
-        return "–"
-    middle, least, most = (f"{round(of(known), 2):g}" for of in (statistics.median, min, max))
-    text = middle if least == most else f"{middle} ({least} to {most})"
-    return text + f", – in {never}" * (never > 0)
 
 
 @dataclass(frozen=True, slots=True)

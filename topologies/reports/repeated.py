@@ -64,7 +64,7 @@ def published(report: Mapping[str, Any], directory: Path = PUBLISHED) -> Mapping
 def repeated(report: Mapping[str, Any], before: Mapping[str, Any]) -> Repeated:
     """Compare the figures that the tables show, contender by contender."""
     here, there = report["environment"], before["environment"]
-    if obstacle := _differences(_settings(here), _settings(there)):
+    if obstacle := _obstacle(here, there):
         return Repeated(obstacle=obstacle)
     known = {one["name"]: one for one in scenarios(before)}
     pairs: list[Pair] = []
@@ -117,10 +117,14 @@ def _differences(here: Mapping[str, Any], before: Mapping[str, Any]) -> str:
     )
 
 
-def _settings(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run was set to. A pace has its name first, which says the rest."""
-    pace = dict(environment.get("pace", {}))
-    return {"pace": pace.pop("name", None), "direction": environment.get("direction"), **pace}
+def _obstacle(here: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    """The settings that differ, by the name of the pace or by what it has; empty without any."""
+    paces = [one.get("pace", {}) for one in (here, before)]
+    named = [
+        {"pace": pace.get("name"), "direction": one.get("direction")}
+        for pace, one in zip(paces, (here, before), strict=True)
+    ]
+    return _differences(*named) or _differences(*paces)
 
 
 def _machine(environment: Mapping[str, Any]) -> dict[str, Any]:

@@ -370,7 +370,14 @@ def test_kept_run_survives_a_round_trip(tmp_path: Path) -> None:
     again = Kept(tmp_path, {"pace": "slow"}, lambda _: True)
     assert again.find(seen.scenario, ["dynamic"], 2) == {("dynamic", 1): seen}
     assert again.find("another", ["dynamic"], 1) == {}
+    kept.keep(1, replace(seen, load_s=1.0))  # as with --anew
+    again = Kept(tmp_path, {"pace": "slow"}, lambda _: True)
+    assert again.find(seen.scenario, ["dynamic"], 1)["dynamic", 1].load_s == 1.0
+    assert len(again.lines) == 1
     again.remove()
+    assert (
+        Kept(tmp_path, {"pace": "slow"}, lambda _: True).find("eight streams", ["dynamic"], 1) == {}
+    )
     assert (tmp_path / UNFINISHED).exists(), "only runs of its own are removed"
     other.remove()
     assert not (tmp_path / UNFINISHED).exists()
