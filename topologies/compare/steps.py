@@ -54,15 +54,15 @@ def step(
         # A timer may fire early by less than a tick of the clock.
         left_s = limit_s - elapsed_s
         if left_s > 0.001:
-            signal.setitimer(signal.ITIMER_REAL, min(PROGRESS_INTERVAL_S, left_s))
+            _arm(min(PROGRESS_INTERVAL_S, left_s))
             report(f"{what}: not done after {elapsed_s:.0f} s of at most {limit_s:g} s")
             return
-        signal.setitimer(signal.ITIMER_REAL, REPEAT_S)
+        _arm(REPEAT_S)
         raised.append(Overdue(_description(what, elapsed_s, limit_s, frame, look_at)))
         raise raised[-1]
 
     before = signal.signal(signal.SIGALRM, on_alarm)
-    outer_s, _ = signal.setitimer(signal.ITIMER_REAL, min(PROGRESS_INTERVAL_S, limit_s))
+    outer_s = _arm(min(PROGRESS_INTERVAL_S, limit_s))
     try:
         yield
         if raised:
@@ -79,7 +79,15 @@ def step(
         signal.signal(signal.SIGALRM, before)
         if outer_s:
             left_s = outer_s - (time.monotonic() - begin_s)
-            signal.setitimer(signal.ITIMER_REAL, max(left_s, 0.001))
+            _arm(max(left_s, 0.001))
+
+
+def _arm(after_s: float) -> float:
+    """Set the timer. Returns the time that was left of the one before.
+
+    It repeats: a signal that comes just before the interpreter blocks does not interrupt it.
+    """
+    return signal.setitimer(signal.ITIMER_REAL, after_s, PROGRESS_INTERVAL_S)[0]
 
 
 def _description(
