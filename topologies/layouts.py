@@ -154,7 +154,6 @@ def set_vs_lbfo(
     published = {
         "source": "Hyper-V 2016 and the Small Business: Switch Embedded Teaming, Altaro",
         "modes": [dict(zip(names, row, strict=True)) for row in rows],
-        "retransmits": 0,
     }
     return draft.layout(published, *ends)
 
@@ -199,11 +198,6 @@ def quad_gbe_team(
         "source": "NIC Teaming, Hyper-V switch, QoS and actual performance, part 3, hyper-v.nu",
         "one_stream_share": 0.948,
         "ten_streams_share": 0.907,
-        "ten_streams_members": 4,
-        "virtual_switches": [
-            {"sides": 1, "what": "exactly the same"},
-            {"sides": 2, "what": "less: the receiver is bound by one core"},
-        ],
     }
     return draft.layout(published, *ends)
 
@@ -265,7 +259,6 @@ def live_migration(
         "modes": [{"name": name, "total_share": share} for name, share in shares.items()],
         "one_vm_tcp_share": [0.225, 0.25],
         "jumbo_gain_ratio": [0.15, 0.20],
-        "first_simultaneous": 4,
     }
     return draft.layout(published, ["host1"], ["host2"])
 
