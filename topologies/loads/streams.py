@@ -155,9 +155,3 @@ def stream_rates_bps(report: Report, streams: int, from_s: float, to_s: float) -
 def received_bytes(report: Report) -> int:
     """The total of all streams in a receiver's report."""
     return sum(one["bytes"] for part in report.get("intervals", []) for one in part["streams"])
-
-
-def ports(report: Report) -> list[tuple[int, int]]:
-    """The sender's and the receiver's TCP port of each stream, from the receiver's report."""
-    connected = report.get("start", {}).get("connected", [])
-    return [(one["remote_port"], one["local_port"]) for one in connected]
