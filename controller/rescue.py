@@ -56,24 +56,22 @@ def rescue(remote: str, bridge: str | None, dry_run: bool = False) -> Iterator[s
     if client.running() or client.another() is not None:
         raise Refused("the service is running; rescue works only while it is stopped")
     rows = {row.name: recalled(row) for row in read(remote).bridges}
-    if bridge is not None:
-        if bridge not in rows:
-            raise Refused(unknown("bridge", bridge, rows, "ovs-vsctl list-br"))
-        yield f"{bridge}: {_rescue(rows[bridge], dry_run)}"
-        announce(remote, () if dry_run else {bridge})
-        return
-    if not any(row.attached for row in rows.values()):
+    if bridge is not None and bridge not in rows:
+        raise Refused(unknown("bridge", bridge, rows, "ovs-vsctl list-br"))
+    attached = [row.name for row in rows.values() if row.attached]
+    if bridge is None and not attached:
         yield "no bridge is attached, so there is nothing to rescue"
     failures, rescued = [], set()
-    for row in rows.values():
-        if row.attached:
-            try:
-                yield f"{row.name}: {_rescue(row, dry_run)}"
-                rescued.add(row.name)
-            except NotNeeded as reason:
-                yield str(reason)
-            except Refused as refusal:
-                failures.append(str(refusal))
+    for name in attached if bridge is None else (bridge,):
+        try:
+            yield f"{name}: {_rescue(rows[name], dry_run)}"
+            rescued.add(name)
+        except NotNeeded as reason:
+            if bridge is not None:
+                raise
+            yield str(reason)
+        except Refused as refusal:
+            failures.append(str(refusal))
     try:
         announce(remote, () if dry_run else rescued)
     except Refused as refusal:
