@@ -154,7 +154,7 @@ class BridgeRow:
     stp_enable: bool = False
     rstp_enable: bool = False
     mcast_snooping_enable: bool = False
-    # The option `forward-bpdu`.
+    # The option `forward-bpdu`: whether NORMAL floods frames between switches, such as LLDP.
     forwards_bpdu: bool = False
     flood_vlans: tuple[int, ...] = ()
     mirrors: tuple[MirrorRow, ...] = ()

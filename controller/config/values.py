@@ -203,8 +203,6 @@ class BridgeConfig:
     vm_ports: tuple[VmPortConfig, ...] = ()
     # The active member of an active-backup bond: NORMAL accepts frames only from it.
     active_member: str | None = None
-    # Whether NORMAL floods frames between switches, such as LLDP (`forward-bpdu`).
-    forwards_bpdu: bool = False
     # Whether NORMAL snoops multicast.
     snoops: bool = False
     # The members that have recently received LACPDUs from their partner.
@@ -223,11 +221,11 @@ class BridgeConfig:
     path_check_targets: tuple[CheckedHost, ...] = ()
     # The `unit` of patch ports without the key `unit`.
     patch_unit: str = "port"
-    # Whether Open vSwitch is configured to offload flows to network cards.
-    hw_offload: bool = False
     # The VM ports that had the flag no-flood before attach.
     no_flood_before: frozenset[str] = frozenset()
-    # Whether ovs-vswitchd forwards, and not the kernel.
+    # The next three are as in the `BridgeRow`.
+    forwards_bpdu: bool = False
+    hw_offload: bool = False
     in_userspace: bool = False
     offload: Offload = NOTHING
     # Features of this bridge that NORMAL supports, but ovs-lbt does not: a line for each feature.
