@@ -44,8 +44,7 @@ def _main(given: Sequence[str] | None) -> int:
         from controller.cli import completion
 
         # No errors are shown while the user types.
-        others = arguments.other_parsers()
-        print(completion.answer(arguments.parser(), others, asked[1:] or [""]))
+        print(completion.answer(asked[1:] or [""]))
         return 0
     parser = arguments.parser()
     if (bad := next((word for word in asked if not arguments.is_text(word)), None)) is not None:

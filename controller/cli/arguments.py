@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -11,6 +12,9 @@ from controller.api.commands import BY_NAME, COMMANDS, listing, service_name
 from controller.api.requests import Command, refuse_unknown
 from controller.host import client
 from controller.text.wording import Refused, invalid, one_line, one_of, unknown
+
+# The modules of commands with a separate parser.
+SEPARATE = {"replay": "controller.replay.command", "bench": "topologies.bench"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -83,20 +87,10 @@ def parsed(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Na
     return options
 
 
-def other_parsers() -> dict[str, Callable[[], argparse.ArgumentParser]]:
-    """Return functions that create the parsers of commands with a separate parser."""
-
-    def replay() -> argparse.ArgumentParser:
-        from controller.replay import command
-
-        return command._parser()
-
-    def bench() -> argparse.ArgumentParser:
-        from topologies import bench
-
-        return bench._parser()
-
-    return {"replay": replay, "bench": bench}
+def separate_parser(command: str) -> argparse.ArgumentParser:
+    """Return the parser of a command in `SEPARATE`."""
+    made: argparse.ArgumentParser = importlib.import_module(SEPARATE[command])._parser()
+    return made
 
 
 def service_asked(parser: argparse.ArgumentParser, given: str | None) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from controller.cli import arguments
 from controller.config.keys import BRIDGE_KEYS, POLICIES, UPLINK_KEYS, VM_RULE_KEYS, Key, settable
 from controller.config.rows import PREFIX
 from controller.host.programs import run
@@ -47,8 +48,6 @@ LISTS = ("allow", "prefer", "uplinks")
 Of = TypeVar("Of")
 # Words that fit, each with a description.
 Words = dict[str, str]
-# Functions that create the separate parsers of some commands, called only when needed.
-Others = Mapping[str, Callable[[], argparse.ArgumentParser]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +112,14 @@ def script(shell: str) -> str:
     return (SCRIPTS_FOLDER / SCRIPTS[shell]).read_text()
 
 
-def answer(parser: argparse.ArgumentParser, others: Others, words: Sequence[str]) -> str:
+def answer(words: Sequence[str]) -> str:
     """Return the candidates for the last word, one per line: the word, a tab, and its description.
 
     If no space must follow the word, the line ends with another tab. Names that are not safe as an
     unquoted word of a shell are not offered.
     """
     lines = []
-    for word, meaning in complete(parser, others, words, functools.cache(read)).items():
+    for word, meaning in complete(words, functools.cache(read)).items():
         if not SAFE.fullmatch(word):
             continue
         about = " ".join(meaning.split())
@@ -136,11 +135,9 @@ def is_unfinished(word: str) -> bool:
     return bool(equals) and (not value or key in LISTS)
 
 
-def complete(
-    parser: argparse.ArgumentParser, others: Others, words: Sequence[str], names: Known
-) -> Words:
+def complete(words: Sequence[str], names: Known) -> Words:
     """Return the candidates for the last of `words`, which are the words after `ovs-lbt`."""
-    *before, current = words or ("",)
+    parser, (*before, current) = arguments.parser(), words or ("",)
     # The command is the first word that is neither an option nor an option's value.
     at = next(
         (at for at in range(len(before)) if _read(parser, before[: at + 1]).positionals), None
@@ -149,7 +146,9 @@ def complete(
         return _of_parser(parser, "", before, current, names)
     command = before[at]
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    sub = others[command]() if command in others else commands.choices.get(command)
+    sub = commands.choices.get(command)
+    if command in arguments.SEPARATE:
+        sub = arguments.separate_parser(command)
     return {} if sub is None else _of_parser(sub, command, before[at + 1 :], current, names)
 
 

@@ -45,7 +45,7 @@ def markdown(man_page: str) -> str:
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of each command, by the name that its help has."""
-    own = {name: make() for name, make in arguments.other_parsers().items()}
+    own = {name: arguments.separate_parser(name) for name in arguments.SEPARATE}
     named = {n: p for n, p in _choices().items() if p.prog.endswith(f" {n}")}
     return {**named, **own}
 

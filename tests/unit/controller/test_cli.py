@@ -185,7 +185,9 @@ def test_help_on_attach_lists_every_policy(capsys: pytest.CaptureFixture[str]) -
 def test_help_on_a_command_says_what_it_does_and_has_examples_that_are_right(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parser = arguments.other_parsers().get(command, arguments.parser)()
+    parser = arguments.parser()
+    if command in arguments.SEPARATE:
+        parser = arguments.separate_parser(command)
     if parser.prog == "ovs-lbt":
         with pytest.raises(SystemExit):
             parser.parse_args([command, "--help"])

@@ -57,6 +57,7 @@ def test_a_default_that_is_made_elsewhere_is_told_as_it_is(key: Key, words: list
 def test_an_example_is_a_command_that_exists(command: str) -> None:
     for typed, _ in BY_NAME[command].example_pairs():
         words = re.findall(r"ovs-lbt ([^)>]+)", typed)[0].split()
-        other = arguments.other_parsers().get(words[0])
-        parser = other() if other else arguments.parser()
-        parser.parse_args(words[1:] if other else words)
+        if words[0] in arguments.SEPARATE:
+            arguments.separate_parser(words[0]).parse_args(words[1:])
+        else:
+            arguments.parser().parse_args(words)

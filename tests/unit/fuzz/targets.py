@@ -633,8 +633,11 @@ def _command_line(given: list[str]) -> None:
         except SystemExit as ended:
             status = int(ended.code or 0)
     assert status in (0, 1, 2), said.getvalue()
-    with mock.patch.object(completion, "read", return_value=KNOWN_NAMES):
-        completion.answer(PARSER, {"replay": lambda: PARSERS["replay"]}, given)
+    with (
+        mock.patch.object(completion, "read", return_value=KNOWN_NAMES),
+        mock.patch.object(arguments, "parser", return_value=PARSER),
+    ):
+        completion.answer(given)
 
 
 def _used(given: list[str]) -> int:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from controller.api.commands import COMMANDS
-from controller.cli.arguments import other_parsers
-from controller.cli.arguments import parser as command_parser
 from controller.cli.completion import FILES, Names, Team, complete, is_unfinished
 from policies.presets import PRESETS
 
@@ -26,7 +24,7 @@ HOST = Names(
 def offered(line: str, names: Names = HOST) -> dict[str, str]:
     """The words, with descriptions, for the last word of a line as it is typed; a space at its end begins a word."""
     words = line.split() + ([""] if line.endswith(" ") or not line else [])
-    return dict(complete(command_parser(), other_parsers(), words, lambda: names))
+    return dict(complete(words, lambda: names))
 
 
 def words(line: str, names: Names = HOST) -> list[str]:
@@ -111,4 +109,4 @@ def test_names_are_not_asked_for_where_none_can_stand() -> None:
         raise AssertionError("somebody waits for this")
 
     for line in (["se"], ["set", "bridge", "br0", "mode="], ["attach", "br0", "--policy", ""]):
-        assert complete(command_parser(), other_parsers(), line, ask)
+        assert complete(line, ask)

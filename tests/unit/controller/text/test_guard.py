@@ -119,7 +119,7 @@ def test_a_command_with_a_name_runs_nothing_else(name: str, tmp_path: Path) -> N
 def test_no_such_name_is_offered_to_a_shell(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     offered = {name: "", "eth0": "uplink", f"pin={name}": ""}
     monkeypatch.setattr(command, "complete", lambda *_given: offered)
-    assert command.answer(None, {}, []) == "eth0\tuplink"  # type: ignore[arg-type]
+    assert command.answer([]) == "eth0\tuplink"
 
 
 # A command for people, up to a name in it.
