@@ -82,7 +82,7 @@ class Host:
         # VM ports by ofport.
         vm_ports = dict(enumerate(trace.ports, options.uplinks + 1))
         self.switch = Switch(trace.name, uplinks, vm_ports, options.mix)
-        self._row = _row(trace, policy, uplinks, vm_ports, options.settings)
+        self.row = _row(trace, policy, uplinks, vm_ports, options.settings)
         self.engine = Engine()
         self.now_s = 0.0
         self._macs = MacMoves()
@@ -158,7 +158,7 @@ class Host:
         )
 
     def _take_over(self) -> None:
-        self._say(events.DatabaseRead((self._row,)))
+        self._say(events.DatabaseRead((self.row,)))
         errors = self.bridge.config.errors
         if errors:
             raise Refused(str(errors[0]))
@@ -310,19 +310,16 @@ class Host:
         """Whether the engine moves nothing, regardless of how VM ports share each uplink's load."""
         if not offered.bps:
             return True
-        preset = PRESETS[self.policy]
-        if preset.rebalances and preset.is_calm is None:
-            # This policy decides by the loads of units.
-            return False
-        carried = self.switch.carried(offered.bps)
-        more = 1.0 + ROUNDING_RATIO
-        return skipping.is_calm(
-            self.bridge,
-            {
-                name: Load(*(more * bps for bps in carried[ofport]))
-                for ofport, name in self.switch.uplinks.items()
-            },
+        carried, more = self.switch.carried(offered.bps), 1.0 + ROUNDING_RATIO
+        team_view = self.bridge.placing.team_view
+        uplinks = tuple(
+            uplink.carrying(Load(*(more * bps for bps in carried[uplink.ofport])))
+            for uplink in team_view.uplinks()
         )
+        team = Snapshot(uplinks, (), team_view.config.threshold_ratio)
+        judges = [PRESETS[policy].is_calm for policy in team_view.config.rebalancing]
+        # Policies without a judge decide by the loads of units.
+        return all(judge is not None and judge(team) for judge in judges)
 
     def _happen(self) -> None:
         if self._pending and self._pending[0][0] <= self.now_s:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from controller.bridge.bridge import Bridge
@@ -131,18 +131,6 @@ def quiet_until_s(
         if last_s < since_s + _remembered_s(team_view, policy):
             return now_s
     return math.inf
-
-
-def is_calm(bridge: Bridge, loads: Mapping[str, Load]) -> bool:
-    """Whether nothing is moved while uplinks carry `loads` (by name), or a mean of such loads.
-
-    True only if this holds regardless of how the units share the loads.
-    """
-    team_view = bridge.placing.team_view
-    uplinks = tuple(replace(uplink, load=loads[uplink.name]) for uplink in team_view.uplinks())
-    team = Snapshot(uplinks, (), team_view.config.threshold_ratio)
-    judges = [PRESETS[policy].is_calm for policy in team_view.config.rebalancing]
-    return all(judge is not None and judge(team) for judge in judges)
 
 
 def at_rest(bridge: Bridge) -> Snapshot:
