@@ -24,7 +24,7 @@ from controller.load.polling import DIGITS
 from controller.replay import skipping
 from controller.replay.figures import Figures, MacMoves
 from controller.replay.skipping import ON_TIME_RATIO
-from controller.replay.switch import TICKS_PER_S, Mix, Switch, mac_of
+from controller.replay.switch import TICKS_PER_S, Loads, Mix, Switch, mac_of
 from controller.replay.trace import HostTrace
 from controller.text.wording import Refused
 from policies.model import Load, OfPort, Snapshot, Unit, Uplink
@@ -43,20 +43,6 @@ KNOWN_S = 5.0
 ROUNDING_RATIO = 1e-3
 # The shortest time in whole milliseconds that is a whole number of the switch's ticks.
 WHOLE_MS = 1000 // math.gcd(1000, TICKS_PER_S)
-
-
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """The traffic that VM ports offer during a sample.
-
-    `bps`: sent and received bit/s by ofport, as recorded. `loads`: the same by name, as measured.
-    """
-
-    bps: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    loads: Mapping[str, Load] = field(default_factory=dict)
-
-
-NOTHING = Offered()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +103,13 @@ class Host:
         self._take_over()
         intervals = self.trace.intervals()
         ahead_s = TAKEOVER_S - intervals[0][0]
-        offered = [self._offered(loads) for _, _, loads in intervals]
+        offered = [
+            {self._ofports[name]: bps for name, bps in loads.items()} for _, _, loads in intervals
+        ]
         lasting_s = [*(end_s - start_s for start_s, end_s, _ in intervals), math.inf]
-        before = NOTHING
+        before: Loads = {}
         for (start_s, end_s, _), now, following, seconds in zip(
-            intervals, offered, [*offered[1:], NOTHING], lasting_s[1:], strict=True
+            intervals, offered, [*offered[1:], {}], lasting_s[1:], strict=True
         ):
             rested = self._quiet_until_s() > self.now_s
             if rested and self._at_once:
@@ -135,7 +123,7 @@ class Host:
             before = now
             self._hold()
             self._sample_s, self._changed_s = start_s, self.now_s
-            self.switch.carry(now.bps, self.now_s)
+            self.switch.carry(now, self.now_s)
             self._reckon()
             self._run_until(end_s + ahead_s)
             passed()
@@ -147,15 +135,12 @@ class Host:
     def bridge(self) -> Bridge:
         return self.engine.fleet.bridges[self.trace.name]
 
-    def _offered(self, loads: Mapping[str, tuple[float, float]]) -> Offered:
-        return Offered(
-            {self._ofports[name]: bps for name, bps in loads.items()},
-            {
-                # The switch counts whole bytes per second.
-                name: Load(8.0 * round(tx_bps / 8), 8.0 * round(rx_bps / 8))
-                for name, (tx_bps, rx_bps) in loads.items()
-            },
-        )
+    def _measured(self, offered: Loads) -> dict[str, Load]:
+        """The loads of VM ports by name, as measured: the switch counts whole bytes per second."""
+        return {
+            self.switch.vm_ports[ofport]: Load(8.0 * round(tx_bps / 8), 8.0 * round(rx_bps / 8))
+            for ofport, (tx_bps, rx_bps) in offered.items()
+        }
 
     def _take_over(self) -> None:
         self._say(events.DatabaseRead((self.row,)))
@@ -272,7 +257,7 @@ class Host:
         return WHOLE_MS // math.gcd(WHOLE_MS, interval_ms)
 
     def _may_pass(
-        self, before: Offered, now: Offered, following: Offered, seconds: float, next_s: float
+        self, before: Loads, now: Loads, following: Loads, seconds: float, next_s: float
     ) -> bool:
         """Whether a policy that acts immediately moves nothing during the sample `now` or because of it.
 
@@ -281,7 +266,7 @@ class Host:
         pass by, so the engine measures its loads.
         """
         bridge = self.bridge
-        if bridge.placing.hashed or self._sample_s is None or not following.bps:
+        if bridge.placing.hashed or self._sample_s is None or not following:
             return False
         if min(self.now_s - self._changed_s, seconds, next_s) <= skipping.REMEMBERED_S:
             return False
@@ -290,7 +275,7 @@ class Host:
             polls = (at_s - polled_s) / interval_s
             if abs(polls - round(polls)) > ON_TIME_RATIO:
                 return False
-        rates = (bridge.loads.port_rates.get(o) for o, bps in now.bps.items() if any(bps))
+        rates = (bridge.loads.port_rates.get(o) for o, bps in now.items() if any(bps))
         if not all(map(skipping.is_live, rates)):
             return False
         if not self._passes_by:
@@ -302,15 +287,15 @@ class Host:
                 return False
         return self._stays_calm(now, following)
 
-    def _stays_calm(self, before: Offered, now: Offered) -> bool:
+    def _stays_calm(self, before: Loads, now: Loads) -> bool:
         """Whether nothing is moved when a sample with loads `now` follows one with loads `before`."""
-        return skipping.stays_calm(self._resting, now.loads, before.loads)
+        return skipping.stays_calm(self._resting, self._measured(now), self._measured(before))
 
-    def _is_calm(self, offered: Offered) -> bool:
+    def _is_calm(self, offered: Loads) -> bool:
         """Whether the engine moves nothing, regardless of how VM ports share each uplink's load."""
-        if not offered.bps:
+        if not offered:
             return True
-        carried, more = self.switch.carried(offered.bps), 1.0 + ROUNDING_RATIO
+        carried, more = self.switch.carried(offered), 1.0 + ROUNDING_RATIO
         team_view = self.bridge.placing.team_view
         uplinks = tuple(
             uplink.carrying(Load(*(more * bps for bps in carried[uplink.ofport])))
