@@ -14,7 +14,7 @@ from controller.api.commands import BY_NAME
 from controller.config.keys import BRIDGE_KEYS
 from controller.replay.figures import Figures
 from controller.replay.host import Options
-from controller.replay.prometheus import duration_s, fetch
+from controller.replay.prometheus import fetch
 from controller.replay.run import installed_policies, load_policy, replay
 from controller.replay.switch import Mix
 from controller.replay.trace import BadTrace, HostTrace, read
@@ -25,6 +25,7 @@ from policies.presets import PRESETS
 
 # The settings of a bridge that affect the moves of policies.
 SETTINGS = ("threshold", "window-s", "poll-interval-ms")
+PARTS_S = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 BAR_WIDTH = 40
 HEAD = (
     f"{'':<18}{'EXCESS, % OF BYTES':>20}{'ABOVE':>10}{'OPTIMALITY':>16}{'MOVES':>7}{'PER MAC':>9}",
@@ -84,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     option("--prometheus", "URL", "read metrics from Prometheus, instead of TRACE")
     option("--bridge", "B", "read the metrics of bridge B from all hosts")
     since = "the time span to read, until now (%(default)s)"
-    option("--since", "7d", since, _duration, "7d")
+    option("--since", "7d", since, duration_s, "7d")
     add(
         "--policy",
         metavar="P",
@@ -123,11 +124,12 @@ def _hosts(options: argparse.Namespace) -> list[HostTrace]:
     return fetch(options.prometheus, options.bridge, options.since, time.time())
 
 
-def _duration(text: str) -> int:
-    try:
-        return duration_s(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(invalid(text, "for example 90m, 12h, 7d or 2w")) from error
+def duration_s(text: str) -> int:
+    """Convert a duration in Prometheus' notation, for example 7d, to seconds."""
+    number, part = text[:-1], text[-1:]
+    if not (number.isascii() and number.isdigit()) or part not in PARTS_S or not int(number):
+        raise argparse.ArgumentTypeError(invalid(text, "for example 90m, 12h, 7d or 2w"))
+    return int(number) * PARTS_S[part]
 
 
 def _whole(lowest: int, highest: int) -> Callable[[str], int]:

@@ -16,23 +16,10 @@ from controller.text.wording import because, invalid
 
 STEP_S = 300
 TIMEOUT_S = 60.0
-PARTS_S = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 # The largest accepted answer. A month of 500 ports needs less.
 MOST_ANSWER_BYTES = 256 * 2**20
 # Exceptions from an answer that has an unexpected structure.
 _OF_ANOTHER_SHAPE = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
-
-
-def duration_s(text: str) -> int:
-    """Convert a duration in Prometheus' notation, for example 7d, to seconds.
-
-    Raises:
-        ValueError: the text is not a duration.
-    """
-    number, part = text[:-1], text[-1:]
-    if not (number.isascii() and number.isdigit()) or part not in PARTS_S or not int(number):
-        raise ValueError(text)
-    return int(number) * PARTS_S[part]
 
 
 def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:

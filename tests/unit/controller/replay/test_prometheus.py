@@ -13,7 +13,8 @@ import pytest
 
 from controller import cli
 from controller.replay import prometheus
-from controller.replay.prometheus import duration_s, fetch
+from controller.replay.command import duration_s
+from controller.replay.prometheus import fetch
 from controller.replay.trace import BadTrace
 
 NOW_S = 1_000_000_010.0
