@@ -210,6 +210,6 @@ def test_a_command_line_is_accepted(line: str) -> None:
         options = parser.parse_args(words[1 + bool(named) :])
         assert named or bench_command._usage_error(options) == ""
     elif words[0] == "replay":
-        arguments.other_parsers()["replay"]().parse_args(words[1:])
+        arguments.separate_parser("replay").parse_args(words[1:])
     else:
         arguments.parser().parse_args(words)
