@@ -289,6 +289,7 @@ _ROWS = (
         ),
         (
             "ovs-lbt set bridge br0 threshold=60 window-s=10  # change settings of a bridge",
+            "ovs-lbt set bridge br0 mode=observe policy=adaptive  # try a policy, and move nothing",
             "ovs-lbt set interface eth1 role=standby  # change the role of an uplink",
             "ovs-lbt set interface vnet0 prefer=eth1 shares=80  # set rules of a VM port",
             "ovs-lbt set interface vnet0 prefer=  # remove the rule",

@@ -37,8 +37,8 @@ def link(up: bool, uplink: int = 1) -> Happening:
 
 def bridge_key(key: str, value: str) -> Happening:
     def changed(host: Host) -> Event:
-        host._row = replace(host._row, external_ids={**host._row.external_ids, PREFIX + key: value})
-        return DatabaseRead((host._row,))
+        host.row = replace(host.row, external_ids={**host.row.external_ids, PREFIX + key: value})
+        return DatabaseRead((host.row,))
 
     return changed
 
@@ -50,8 +50,8 @@ def port_key(port: str, key: str, value: str | None) -> Happening:
         return replace(one, external_ids=kept | new) if one.name == port else one
 
     def changed(host: Host) -> Event:
-        host._row = host._row.with_interfaces(with_key)
-        return DatabaseRead((host._row,))
+        host.row = host.row.with_interfaces(with_key)
+        return DatabaseRead((host.row,))
 
     return changed
 
