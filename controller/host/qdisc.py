@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
+import socket
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -16,13 +19,13 @@ from controller.api.events import Device, Shaped
 from controller.dataplane import htb
 from controller.dataplane.htb import Found, Host, Shaper
 from controller.host import faults
-from controller.host.devices import SYS_CLASS_NET
 from controller.host.faults import ANOTHER_LEADS, NOT_HERE
 from controller.host.programs import run
 from controller.text.wording import Refused
 
 SEND_BUFFER = Path("/proc/sys/net/core/wmem_default")
 DEFAULT_QDISC = Path("/proc/sys/net/core/default_qdisc")
+SIOCGIFMTU = 0x8921
 # `tc` may take twice as long.
 TC_TIMEOUT_S = 5.0
 CLASS = re.compile(
@@ -135,8 +138,15 @@ def _number(text: str) -> int:
 
 
 def _host(device: str) -> Host:
-    mtu_bytes = int((SYS_CLASS_NET / device / "mtu").read_text())
-    return Host(_has_fq_codel(), _send_buffer_bytes(), mtu_bytes)
+    return Host(_has_fq_codel(), _send_buffer_bytes(), _mtu_bytes(device))
+
+
+def _mtu_bytes(device: str) -> int:
+    """Return the MTU of a device. In some network namespaces, /sys lists the devices of another one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        request = struct.pack("16si", device.encode(), 0)
+        answer = fcntl.ioctl(asked, SIOCGIFMTU, request.ljust(40, b"\0"))
+    return int(struct.unpack_from("16si", answer)[1])
 
 
 def _send_buffer_bytes() -> int:
