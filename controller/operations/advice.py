@@ -1,4 +1,4 @@
-"""Writes refusals and advice of attach that concern OVN, patch ports, tunnels, and Open vSwitch releases.
+"""Writes refusals and advice for attach: about OVN, patch ports, tunnels and Open vSwitch releases.
 
 An attach is refused for OVN's integration bridge, for a bridge whose VM ports would lose frames, and for a
 release of Open vSwitch that is too old. Advice concerns patch ports (each of which connects many VMs),
@@ -21,15 +21,15 @@ UNIT = PREFIX + "unit"
 BY_ADDRESS = "source-mac"
 FORGES = PREFIX + "forged-transmits"
 NAMED_AT_MOST = 3
-# Each is a row in the table of docs/releases.md.
+# The tested releases. Each has a row in the table of docs/releases.md.
 RUN_ON = ((3, 1), (3, 3), (3, 5), (3, 7))
-# Since 2.8, `learn` has a limit and a result. Bundles with group mods need an older release only.
+# Since 2.8, `learn` supports limit and result_dst. Group mods in bundles exist in older releases, too.
 LEAST = (2, 8)
 _RELEASE = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?![0-9])")
 
 
 def refusal(row: BridgeRow, ovn: Ovn | None) -> str | None:
-    """Return the reason not to attach a bridge to which ovn-controller writes flows; else None."""
+    """Return the reason not to attach `row` if ovn-controller writes its flows; else None."""
     if ovn is None or row.name != ovn.bridge:
         return None
     others = [name for name in ovn.mapped if name != row.name]
@@ -41,7 +41,7 @@ def refusal(row: BridgeRow, ovn: Ovn | None) -> str | None:
 def dropped(
     config: BridgeConfig, row: BridgeRow, known: Mapping[str, Sequence[tuple[str, int]]]
 ) -> Iterator[str]:
-    """Report each VM port that sends from other addresses than its `attached-mac`, with advice.
+    """Report each VM port that sends from addresses other than its `attached-mac`, with advice.
 
     `known`: the addresses that NORMAL has learned on each VM port, in any VLAN. Ports with the key
     `forged-transmits` are skipped.
@@ -76,7 +76,7 @@ def of_endpoints(config: BridgeConfig) -> Iterator[str]:
     ports = [port for port in config.vm_ports if port.endpoint is not None]
     if len(ports) > 1:
         names = ", ".join(sorted(port.name for port in ports))
-        # The traffic of these endpoints is always spread, so peers select the uplink for the other direction.
+        # These endpoints always spread sent traffic, so peers select the uplinks of received traffic.
         answered = [] if config.on_a_lag else [port for port in ports if port.counted_by_flows]
         spread = sorted({port.policy for port in answered if hashed_by(port, ()) is not None})
         if spread:
@@ -148,7 +148,7 @@ def release_refusal(version: str | None) -> str | None:
     release = release_of(version)
     if release is None or release >= LEAST:
         return None
-    found = f"Open vSwitch {_found_release(version)} cannot limit the flows of the learn action"
+    found = f"Open vSwitch {_found_release(version)} cannot limit the number of flows that a learn action adds"
     return f"{found}; upgrade to {_as_text(LEAST)} or later"
 
 

@@ -1,4 +1,4 @@
-"""Writes the answer of `show`, and the one-line answers of `move`, `pin`, `unpin`, `undrain` and `set`."""
+"""Writes the answer to `show`, and one-line answers to `move`, `pin`, `unpin`, `undrain` and `set`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shown(
     faults: Sequence[Faulted] = (),
     waiting: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Return the answer of `show`: JSON, or a block for each bridge with its uplinks and VM ports.
+    """Return the answer to `show`: JSON, or a block for each bridge with its uplinks and VM ports.
 
     `waiting`: the unconfirmed changes.
     """
@@ -33,7 +33,7 @@ def shown(
 
 
 def standing_by(leader: str, json_wanted: bool, faults: Sequence[Faulted] = ()) -> str:
-    """Return the answer to `show` of a service on standby, which manages no bridges."""
+    """Return the answer to `show` of a service that is on standby and manages no bridges."""
     shown = {"bridges": [], "standby": True, "leader": leader, **_faults(faults)}
     return _written(shown, json_wanted)
 
@@ -52,7 +52,7 @@ def _faults(faults: Sequence[Faulted]) -> dict[str, Any]:
     return {"faults": listed} if listed else {}
 
 
-# ---- what was done ---------------------------------------------------------------------
+# ---- results of requests ---------------------------------------------------------------
 
 
 def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
@@ -64,7 +64,7 @@ def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
 
 
 def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str:
-    """Return the result of `pin`, and when the VM port moves to `target`. Call this before pinning."""
+    """Return the result of `pin`, and when the VM port moves to `target`. Call this before the pin."""
     source = bridge.placing.on_switch.by_unit().get(port.name)
     text = f"{called(port)}: pinned to {target}"
     if bridge.observing:
@@ -77,7 +77,7 @@ def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str
         uplink = next(u for u in bridge.config.uplinks if u.name == target)
         why = bridge.links.why_unused(uplink, now_s)
         return f"{text}, which it will use once {target} carries traffic ({why}); now on {source or 'none'}"
-    return f"{text}, from {source}" if source else text
+    return f"{text}, and will move from {source}" if source else text
 
 
 def changed(name: str, row: BridgeRow, record: Record, settings: Sequence[Setting]) -> str:

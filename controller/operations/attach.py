@@ -1,6 +1,6 @@
 """Attaches a bridge: reads it without changes, writes the configuration, and installs the pipeline.
 
-If a step fails, all changes are rolled back. An attach also reverts a detach, for `confirmations`.
+If a step fails, all changes are rolled back. `confirmations` reverts a detach with an attach.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text.show_view import JsonObject
 from controller.text.wording import OUR_LOG, Refused, lines_of, quoted
 
-# Formats the answer of `check`, which reports whether an attach would succeed, without writing.
+# Formats the answer to `check`, which reports whether an attach would succeed, without writing.
 Trial = Callable[[JsonObject], str]
 # If the switch has not confirmed the pipeline within this time, the attach is rolled back.
 ATTACH_TIMEOUT_S = 10.0
@@ -47,7 +47,7 @@ class Attach(Change):
     """An attach in progress: READ, STORE, TAKE_OVER, on plain uplinks FLUSH, INSTALL; LEAVE if it fails.
 
     `settings`: the settings that the attach writes. `undo`: the settings that roll it back. `trial`: if
-    set, the job ends when the bridge has been read. `dry_run`: a `trial` also refuses as an attach does.
+    set, the job ends when the bridge has been read. `dry_run`: a failed `trial` is refused.
     """
 
     step: Step = Step.READ
@@ -58,11 +58,11 @@ class Attach(Change):
 
     @property
     def fail_mode(self) -> tuple[Setting, ...]:
-        """The new fail mode. The switch flushes all flows when it applies it.
+        """The setting of the fail mode, if it changes. The switch then flushes all flows.
 
         To lose few frames, our flows are installed as soon as the switch reports that the default
-        flow was removed. They are checked again when the database reports that all settings are
-        applied.
+        flow was removed. The flows are checked again when the database reports that all settings
+        are applied.
         """
         return tuple(setting for setting in self.settings if setting.column == "fail_mode")
 
@@ -110,8 +110,8 @@ class Attach(Change):
         return commands
 
     def _done(self, bridge: Bridge, row: BridgeRow, now_s: float) -> str:
-        """Return the answer: the bridge, its policy, uplinks and VM ports, and findings about it."""
-        assert bridge.phase.is_attached, "what is told is so"
+        """Return the answer: the bridge, its policy, uplinks and VM ports, and findings."""
+        assert bridge.phase.is_attached, "only an attached bridge is reported as attached"
         uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
         policy = bridge.config.asked.policy
         lines = [f"{self.name}: {policy} over {uplinks}, {len(bridge.placing.bound)} VM ports"]
@@ -122,13 +122,13 @@ class Attach(Change):
         return lines_of(lines)
 
     def _held_up(self, bridge: Bridge) -> str:
-        """Return why an attach is late: a fault of ovs-lbt, else the database, else the switch."""
+        """Return the cause of a late attach: a fault in ovs-lbt, else the database, else the switch."""
         if ours := self.blame(self.began_s):
             return ours
         row = self.row
         stored = self.step not in (Step.READ, Step.STORE) and row is not None and row.attached
         if self.step is not Step.READ and not stored:
-            return ", because its settings are not in the database; check that ovsdb-server runs"
+            return ", because the settings of attach are not in the database; check that ovsdb-server runs"
         return f"{bridge.awaited}; {OUR_LOG}" if bridge.connected else bridge.awaited
 
     def _write(self, bridge: Bridge, row: BridgeRow, now_s: float) -> Commands:
@@ -138,7 +138,7 @@ class Attach(Change):
             count = len(bridge.foreign)
             others = f"{count} flow{'' if count == 1 else 's'} that other programs added"
             why = f"its fail mode is standalone, and changing it now would flush {others}"
-            return self._give_up(bridge, f"{why}; set it to secure before flows are added", now_s)
+            return self._give_up(bridge, f"{why}; set it to secure before others add flows", now_s)
         if conflicts := inspection.obstacles(bridge.read, bridge.config.on_bond):
             return self._give_up(bridge, conflicts, now_s)
         lost = [*advice.dropped(bridge.config, row, bridge.addresses.by_port)]
@@ -172,7 +172,7 @@ class Attach(Change):
                 # A late answer to an earlier write was handled as the answer to the rollback.
                 return []
             if error is not None:
-                self.undone += f"; its settings could not be restored: {failed}"
+                self.undone += f"; the bridge's settings could not be restored: {failed}"
             return self.give_answer(self.undone, now_s, refused=True)
         if error is None and self.step is Step.STORE:
             self.step = Step.TAKE_OVER
@@ -208,11 +208,11 @@ def attach(
     trial: Trial | None = None,
     dry_run: bool = False,
 ) -> Commands:
-    """Begin an attach by reading the bridge. `values`: its keys, each already checked.
+    """Begin an attach by reading the bridge. `values`: the bridge's keys, each already checked.
 
     Keys that have disappeared and are not in `values` are restored. `confirm_s`: the time to confirm the
     attach, if it must be confirmed. `reverts`: the detach that this attach reverts, if any. With a `trial`,
-    only determine whether an attach would succeed. `dry_run`: describe the attach, or refuse it.
+    only determine whether an attach would succeed. `dry_run`: describe or refuse the attach.
 
     Raises:
         Refused: the bridge is already attached, or would not have a valid team.
@@ -256,7 +256,7 @@ def attach(
     if dry_run:
         told = (*settings, waits.as_setting(name)) if waits is not None else settings
         if name in fleet.bridges:
-            # Its keys have disappeared. It is managed as before, and not read again.
+            # The keys have disappeared. The bridge is managed as before, and not read again.
             return [Reply(number, lines_of(written(row, told)))]
         trial = partial(of_attach, row, told)
     jobs.begin(
@@ -286,7 +286,7 @@ def attachable(
 ) -> BridgeConfig:
     """Return the configuration that the bridge would have with `values`.
 
-    `values`: the keys to change, without prefix; None removes a key. `last`: the bridge's present
+    `values`: the keys to change, without prefix; None removes a key. `last`: the bridge's current
     configuration, whose invalid values are not refused again. `as_before`: whether the bridge had
     `values` before, so that invalid values are not refused.
 
@@ -327,7 +327,7 @@ def attachable(
 def _restored(
     row: BridgeRow, values: Mapping[str, str]
 ) -> tuple[Mapping[str, str], tuple[Setting, ...]]:
-    """Return the values for an attach with lost keys added, and settings that restore other lost keys."""
+    """Return `values` for an attach with lost keys added, and settings that restore other lost keys."""
     last = {key.removeprefix(PREFIX): value for key, value in last_keys(row).items()}
     set_by_operators = settable(BRIDGE_KEYS)
     values = {"policy": str(BRIDGE_KEYS["policy"].default)} | {

@@ -1,6 +1,6 @@
-"""Finds problems of a bridge, and notes about it, for the answers of `check` and `attach`.
+"""Finds problems and notable facts of bridges, for the answers to `check` and `attach`.
 
-Findings from counters about the upstream network are in `controller/operations/upstream.py`.
+`controller/operations/upstream.py` finds problems of the upstream network from counters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from policies.model import Role
 
 # A note requires no action. With errors or warnings, the exit status of `check` is 1.
 ERROR, WARNING, NOTE = "error", "warning", "note"
-# The time for which `check` reports a move that inbound traffic did not follow, as the alert does.
+# How long `check` and the alert report a move that inbound traffic did not follow.
 NOT_FOLLOWED_FOR_S = 900.0
 PASSIVE = ("ptcp:", "pssl:")
 KEYS_LOST = "OvsLbtConfigurationError"
@@ -66,7 +66,7 @@ class Finding:
 
 
 class Told(Flag):
-    """The answers that report a finding."""
+    """The answers in which a finding is reported."""
 
     # `check` of an attached bridge: always, or only while the bridge is connected.
     CHECK = auto()
@@ -133,7 +133,7 @@ def without_keys(rows: Iterable[BridgeRow]) -> Iterator[Finding]:
 
 
 def _without_keys(about: About) -> Found:
-    """Report a bridge whose keys have disappeared, and how a bridge that was not restored forwards."""
+    """Report that a bridge's keys have disappeared, and how the bridge forwards if not restored."""
     for one in without_keys([about.row]):
         yield Told.FIT, one.severity, one.check, one.text, KEYS_LOST
     if about.bridge.installed_anything:
@@ -144,7 +144,7 @@ def _without_keys(about: About) -> Found:
     elif about.row.fail_mode == SECURE:
         text = "the bridge forwards nothing: its fail mode is secure, and it has no ovs-lbt flows"
     else:
-        text = "NORMAL forwards: the bridge has ovs-lbt keys, but no ovs-lbt flows"
+        text = "the bridge forwards with NORMAL: it has ovs-lbt keys, but no ovs-lbt flows"
     yield Told.FIT, ERROR, "keys-lost", text, KEYS_LOST
 
 
@@ -174,8 +174,8 @@ def _state(about: About) -> Found:
         yield Told.CHECK, WARNING, "lacp", text, "OvsLbtUplinkDown"
     if bridge.overruling:
         text = (
-            f"another program's flows {inspection.named(bridge.overruling)} take precedence over flows of"
-            " ovs-lbt, so frames may be lost or duplicated; remove the other program's flows"
+            f"another program's flows {inspection.named(bridge.overruling)} take precedence over ovs-lbt"
+            " flows, so frames may be lost or duplicated; remove the other program's flows"
         )
         yield Told.CHECK, WARNING, "overruled", text
     if (flooded_pps := bridge.flooded.pps) >= LOOPS_PPS:
@@ -187,11 +187,11 @@ def _state(about: About) -> Found:
     if cleared := bridge.no_flood.cleared(about.now_s):
         text = (
             f"in the last 15 min, another program cleared no-flood on {', '.join(cleared)}, so VMs received"
-            " broadcasts twice until ovs-lbt set it again; stop that program from clearing the flag"
+            " broadcasts twice until ovs-lbt set the flag again; stop that program from clearing the flag"
         )
         yield Told.CHECK, WARNING, "no-flood", text
     if bridge.observing:
-        yield Told.CHECK, NOTE, "observing", "observe mode: VM ports are not moved because of load"
+        yield Told.CHECK, NOTE, "observing", "observe mode: VM ports are not moved to balance load"
     if status is None:
         text = f"the bridge's status is unknown because ovs-lbt itself failed; {OUR_LOG}"
         yield Told.CHECK, ERROR, "fault", text, "OvsLbtFault"
@@ -226,7 +226,7 @@ def _configuration(about: About) -> Found:
 
 
 def _others(about: About) -> Found:
-    """Report other programs that may write flows to the bridge, and members without LACP partner."""
+    """Report other programs that may write flows to the bridge, and bond members without an LACP partner."""
     if others := [target for target in about.row.controllers if not target.startswith(PASSIVE)]:
         text = (
             f"another program controls this bridge (controller {', '.join(others)}); that program must not"
@@ -243,7 +243,7 @@ def _others(about: About) -> Found:
 
 
 def _uplinks(about: About) -> Found:
-    """Report problems of uplinks, kind by kind. A down uplink has only the most specific finding."""
+    """Report problems of uplinks, kind by kind. For a down uplink, report only the most specific one."""
     links, uplinks = about.bridge.links, about.bridge.config.uplinks
     serving = [uplink for uplink in uplinks if uplink.serves]
     working = [uplink for uplink in serving if links.up(uplink)]
@@ -277,7 +277,7 @@ def _uplinks(about: About) -> Found:
 
 
 def _paths_and_moves(about: About) -> Found:
-    """Report lost frames between uplinks whose links are up, and moves that did not help."""
+    """Report lost frames between uplinks whose links are up, and problems that moves do not solve."""
     bridge, status = about.bridge, about.status
     for one in bridge.probing.hindrances:
         yield Told.CONNECTED, WARNING, "path-hindered", f"{one.found}; {one.expected}"
@@ -291,7 +291,7 @@ def _paths_and_moves(about: About) -> Found:
             text = f"{found}; add capacity, or reduce the load"
             yield Told.CONNECTED, WARNING, "unrelieved", text, "OvsLbtUplinkSaturated"
     if status and (count := status.budgets_spent):
-        text = f"{count} units have used up their move budget"
+        text = f"{count} VM ports or addresses have used up their move budget"
         yield Told.CONNECTED, WARNING, "budget-spent", text, "OvsLbtMoveBudgetExhausted"
     gave_up_s = bridge.inbound_check.not_followed_s
     if gave_up_s is not None and about.now_s - gave_up_s <= NOT_FOLLOWED_FOR_S:
@@ -323,7 +323,7 @@ def _notes(about: About) -> Found:
         yield BEFORE, NOTE, "patch-port", text
 
 
-# ---- the answer of `check` ---------------------------------------------------------------
+# ---- the answer to `check` ---------------------------------------------------------------
 
 
 def answer(
@@ -361,7 +361,7 @@ def unfit(row: BridgeRow, why: str) -> JsonObject:
 
 def _of_host(fleet: Fleet, now_s: float) -> Iterator[Finding]:
     for fault in fleet.recent_faults(now_s):
-        text = f"fault of ovs-lbt: {fault.text} (in {fault.part}: {fault.count} in total)"
+        text = f"ovs-lbt fault: {fault.text} (in {fault.part}: {fault.count} in total)"
         yield Finding(WARNING, "fault", text, runbook="OvsLbtFault")
     if fleet.database.lacking:
         yield Finding(ERROR, "schema", fleet.database.lacking)

@@ -1,4 +1,4 @@
-"""Rolls back changes that must be confirmed, if they are not confirmed in time.
+"""Rolls back changes (attach, detach, set) that operators do not confirm in time.
 
 The changes are stored in the database, so changes from before this service started are also handled.
 The start of a reversal is first written to the database. If that fails, nothing is changed, and the
@@ -45,7 +45,7 @@ class _Waiting(Job):
 
     def begin(self, asked: list[int], early: bool) -> Commands:
         """Begin the reversal by writing its start to the database."""
-        assert self.step is Step.WAIT, "a change is reverted once at a time"
+        assert self.step is Step.WAIT, "only one reversal at a time"
         self.number, self.step, self.tell = next(self.jobs.own_numbers), Step.BEGIN, self._finish
         self.asked, self.early = asked, early
         self.jobs.begin(self)
@@ -107,7 +107,7 @@ class _Waiting(Job):
 
 @dataclass(slots=True)
 class Confirmations:
-    """The changes of all bridges that wait to be confirmed."""
+    """The unconfirmed changes on all bridges."""
 
     fleet: Fleet
     jobs: Jobs
@@ -117,7 +117,7 @@ class Confirmations:
     _invalid: dict[str, str] = field(default_factory=dict)
 
     def reverts_s(self) -> float:
-        """Return the time of the next reversal; infinity if none is possible now."""
+        """Return the time of the next reversal; infinity if no reversal is possible now."""
         return min((there.due_s for there in self._next()), default=float("inf"))
 
     def _next(self) -> list[_Waiting]:
@@ -143,7 +143,7 @@ class Confirmations:
             except ValueError:
                 if self._invalid.get(name) != text:
                     self._invalid[name] = text
-                    found = f"Bridge {name}: the service did not write this {UNCONFIRMED}"
+                    found = f"Bridge {name}: the service did not write this value of {UNCONFIRMED}"
                     remove = f"ovs-vsctl remove bridge {quoted(name)} external_ids {UNCONFIRMED}"
                     commands.append(Report("warning", f"{found}; to remove it: {remove}"))
                 continue
@@ -180,7 +180,7 @@ class Confirmations:
 
         gone = Setting("Bridge", name, UNCONFIRMED, None)
         doing = self.jobs.store(request_id, name, [gone], confirmed)
-        note = f"would confirm the {there.change.what} of bridge {name}, so that it stays"
+        note = f"bridge {name}: would confirm {there.change.what}, so that it stays"
         return replace(doing, settings=(), notes=(note,))
 
     def set(
@@ -225,7 +225,7 @@ class Confirmations:
             return []
 
         back = unconfirmed.restored(change, row) if change.what is What.SET else ()
-        note = f"would roll back the {change.what} of bridge {row.name}"
+        note = f"bridge {row.name}: would roll back {change.what}"
         return Doing(row.name, carry_out, back, notes=(note,))
 
     def _there(self, name: str) -> _Waiting:
@@ -234,7 +234,7 @@ class Confirmations:
         return there
 
     def abandon_reversals(self) -> list[int]:
-        """Leave reversals to another service, which now leads. Return the requests that wait."""
+        """Leave reversals to the service that now leads. Return the requests that wait for them."""
         asked = [number for one in self._waiting.values() for number in one.asked]
         for one in self._waiting.values():
             one.step, one.asked = Step.WAIT, []
@@ -247,7 +247,7 @@ class Confirmations:
 
 
 def _rolled_back(change: Unconfirmed, early: bool) -> str:
-    """Describe the rollback of a change: by an operator (`early`), or by the timer and for which time."""
+    """Describe the rollback of a change: by an operator (`early`), or by the timer, with the deadline."""
     if early:
         return f"{change.what} rolled back by an operator"
     return f"{change.what} rolled back by the timer, not confirmed by {time_of_day(change.until_s)}"

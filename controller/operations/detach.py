@@ -3,7 +3,7 @@
 On plain uplinks, the bridge stays in fail mode secure, in which it forwards nothing without flows, until the
 last step restores its previous fail mode.
 
-A detach also reverts an attach, for `confirmations`. It then restores the bridge's previous keys, waits for
+`confirmations` reverts an attach with a detach, which then restores the bridge's previous keys, waits for
 the switch without a time limit, and never restores a fail mode in which plain uplinks form a loop.
 """
 
@@ -27,7 +27,7 @@ from controller.operations.plans import listed
 from controller.operations.unconfirmed import Unconfirmed, What
 from controller.text.wording import OUR_LOG, STARTED, Refused, quoted, shortened
 
-NO_FLOWS = "would remove the flows and groups of ovs-lbt from bridge {}"
+NO_FLOWS = "would remove all ovs-lbt flows and groups from bridge {}"
 NO_REVERSAL_YET = "the unconfirmed change will be rolled back when the switch answers"
 # A switch that has not answered within the first time counts as unreachable. A connected switch, which
 # still answers echo requests but may be busy (for example with deleting many ports), gets the second.
@@ -39,8 +39,8 @@ class Detach(Change):
     """A detach in progress. Its steps: GATHER, REMOVE, FORWARD (only if needed), FORGET, LEAVE.
 
     `purge`: whether operators' settings are also removed. `lost`: a description of failed steps.
-    `stays`: a description of the settings that stay in the database. `one_uplink`: set if
-    restoring the bridge would form a loop: it then forwards on this uplink only; `settings` follow.
+    `stays`: a description of the settings that stay in the database. `one_uplink`: the only uplink on
+    which the bridge will forward, if a loop would form otherwise; `settings` are written afterwards.
     """
 
     step: Step = Step.GATHER
@@ -86,9 +86,9 @@ class Detach(Change):
         return given
 
     def _forget(self, bridge: Bridge, row: BridgeRow, gone: bool, now_s: float) -> Commands:
-        """Remove the settings. `gone`: our flows and groups are removed; else the switch did not answer."""
-        assert self.step in (Step.GATHER, Step.REMOVE), "the settings go once"
-        assert not gone or not bridge.installed_anything, "no flow outlives its settings"
+        """Remove the settings. `gone`: whether our flows and groups are removed."""
+        assert self.step in (Step.GATHER, Step.REMOVE), "the settings are removed once"
+        assert not gone or not bridge.installed_anything, "settings are removed after the flows"
         name = self.name
         found = "does not answer" if bridge.connected else "is not connected"
         if not gone and self.reverts is not None:
@@ -121,7 +121,7 @@ class Detach(Change):
         return [*commands, Write(settings, self.number, applied=waits)]
 
     def _settings(self, bridge: Bridge, row: BridgeRow) -> tuple[tuple[Setting, ...], str | None]:
-        """Return the settings to write, and a warning if some cannot be restored. Set further fields."""
+        """Return the settings to write, and a warning if some are not restored. Set `one_uplink`."""
         fail_mode, warning = _fail_mode_back(row, bridge)
         if self.reverts is not None and fail_mode and (linked := _looping(row, bridge)):
             before = [up for up in linked if up in self.reverts.linked]
@@ -161,7 +161,7 @@ class Detach(Change):
         if self.waits is not None:
             told.append(unconfirmed.waiting(self.name, self.waits, self.fleet.epoch_s + now_s))
         if (by := self.one_uplink) is not None:
-            told.append(f"only {by.uplink} forwards, because NORMAL on all uplinks forms a loop")
+            told.append(f"only {by.uplink} forwards, as NORMAL on all uplinks would form a loop")
         text = ("\n" if self.lost is None else "; ").join(told)
         refused = self.lost is not None and self.reverts is None
         if bridge is None:
@@ -179,7 +179,7 @@ def detach(
     confirm_s: float | None = None,
     reverts: Unconfirmed | None = None,
 ) -> Doing:
-    """Return a detach, which begins by reading the bridge. Then no more decisions about it are made.
+    """Return a detach. When it begins, the bridge is read, and no more decisions about it are made.
 
     `confirm_s`: the time to confirm the detach, if it must be confirmed. `reverts`: the attach that this
     detach reverts, if any.
@@ -194,7 +194,7 @@ def detach(
         unconfirmed.refuse_waiting(row, fleet.epoch_s + now_s)
         if _was_standalone(row) and (linked := _looping(row, bridge)):
             loop = f"NORMAL would join {', '.join(linked)} into a loop"
-            found = f"bridge {name} had fail mode standalone before attach, in which {loop}"
+            found = f"bridge {name} would return to fail mode standalone, and {loop}"
             raise Refused(f"{found}; take down all but one of these uplinks")
         back = unconfirmed.keys_of(row)
         waits = Unconfirmed(What.DETACH, fleet.epoch_s + now_s + confirm_s, confirm_s, back)
@@ -230,7 +230,7 @@ def detach(
 
 
 def traces(fleet: Fleet, row: BridgeRow) -> tuple[Setting, ...]:
-    """Return the settings that remove all our keys, including operators' keys, from a bridge's records.
+    """Return the settings that remove all ovs-lbt keys, also operators' keys, from a bridge's records.
 
     If no other bridge is attached, the host's key `leader` is also removed.
     """
@@ -260,7 +260,7 @@ def removed(row: BridgeRow) -> tuple[Setting, ...]:
 
 
 def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
-    """Return a text that lists our keys which stay on a bridge's ports after `settings`; may be empty."""
+    """Return a list of the ovs-lbt keys that `settings` leave on a bridge's ports; may be empty."""
     gone = {setting.place for setting in settings}
     kept: dict[str, list[str]] = {}
     for s in unconfirmed.keys_of(row):
@@ -282,13 +282,13 @@ def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...]
     try:
         before = BRIDGE_KEYS["before"].parse(text)["fail_mode"]
     except ValueError:
-        found = f"Bridge {row.name}: {PREFIX}before is {shortened(text)}, not what attach saved"
+        found = f"Bridge {row.name}: {PREFIX}before is {shortened(text)}, an invalid value"
         stays = f"fail_mode stays {row.fail_mode or 'standalone'}"
         return (), f"{found}, so {stays}; to remove the fail mode: {by_hand}"
     if count := len(bridge.foreign):
         return (), (
             f"bridge {row.name}: fail_mode stays {row.fail_mode}, because changing it would flush"
-            f" {count} flows that other programs added; to remove it nevertheless: {by_hand}"
+            f" {count} flows that other programs added; to remove the fail mode anyway: {by_hand}"
         )
     return (Setting("Bridge", row.name, "fail_mode", before, column="fail_mode"),), None
 

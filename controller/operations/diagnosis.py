@@ -1,4 +1,4 @@
-"""Collects all data that `explain` reports about the placement of one VM port."""
+"""Collects all data that `explain` reports about one VM port: its uplink, the reason, its next move."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Obstacle(StrEnum):
     """A reason why no policy evaluates a VM port.
 
     `AWAY`: the port is not on its home uplink, and will return to it. `UNBOUND`: no allowed uplink
-    carries traffic and the port's VLANs. `IN_COOLDOWN`: the port has moved because of load, and is in
+    carries traffic and the port's VLANs. `IN_COOLDOWN`: the port was moved to balance load, and is in
     cooldown. `SPENT`: the port has used up its move budget. `UNKNOWN`: the uplinks' loads have not been
     measured for long enough. `NEW`: the port's load has not been measured for long enough.
     """
@@ -62,12 +62,12 @@ class Account:
     (None: the latest rates). `known_s`: the time for which this load has been measured. `uplinks`: the
     team with loads over the same time. `team_view`: the team as seen by the port's policy. `planned`: the
     uplink that the port would use in enforce mode, if the bridge is in observe mode. `last`, `moved`: the
-    decision to use the present uplink, if it is still in the log. `against`: the reason why the port does
+    log entry and the move to the current uplink, if still in the log. `against`: the reason why the port does
     not move. `verdict`: the verdict of the port's policy, if any. `rules`: for each rule of the port, the
     problem, or an empty text. `behind`: the addresses behind the port that are units, the busiest first;
     all other fields concern the port's other traffic. `cooldown_until_s`: the end of the cooldown, if any.
     `kept_off`: for each uplink that loses frames of the port, a description of these frames. `uplink`: the
-    present (or, in observe mode, assumed) uplink. `home`: the home uplink. `own_policy`: the configured
+    current (or, in observe mode, assumed) uplink. `home`: the home uplink. `own_policy`: the configured
     policy, which may not be in force. `split_s`: the time since which sent traffic is spread by connection.
     `decided_in_s`: the time until a full window is measured, and the policy decides.
     """
@@ -89,11 +89,11 @@ class Account:
         self.last, self.moved = _last_move(bridge, name, self.bound)
         self.against, self.verdict = _against(bridge, self.unit, self.basis, self.known_s, now_s)
         asked = isinstance(self.against, Standing)
-        assert self.verdict is None or asked, "a policy is asked only if nothing else keeps it"
+        assert self.verdict is None or asked, "a policy is asked only if no obstacle exists"
         cooldown_until_s, _ = bridge.scheduler.cooldowns(team_view, now_s).get(name, (None, False))
         in_cooldown = self.against in (Obstacle.IN_COOLDOWN, Obstacle.SPENT)
         self.cooldown_until_s = cooldown_until_s if in_cooldown else None
-        assert self.cooldown_until_s is None or not asked, "what is in cooldown is not judged"
+        assert self.cooldown_until_s is None or not asked, "no verdict is given during a cooldown"
         self.buckets = _buckets(bridge, port)
         self.rules = placing.rules().get(name, {})
         self.behind = _behind(bridge, loaded, port)
@@ -158,7 +158,7 @@ def _against(
 
 
 def _last_move(bridge: Bridge, name: str, bound: Bound | None) -> tuple[Entry | None, Moved | None]:
-    """Return the entry and the move by which a VM port was moved to its present uplink, if known."""
+    """Return the log entry and the move that brought a VM port to its current uplink, if known."""
     happened = Happened.PLANNED if bridge.on_normal else Happened.MOVED
     for entry in reversed(bridge.decision_log.entries):
         for moved in entry.moves if entry.happened is happened else ():

@@ -1,4 +1,4 @@
-"""Describes what a request would do, for `--dry-run`."""
+"""Describes the settings and moves that a request would make, for `--dry-run`."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def applied(row: BridgeRow, settings: Sequence[Setting]) -> BridgeRow:
 
 
 def written(row: BridgeRow, settings: Sequence[Setting], *more: str) -> list[str]:
-    """Return a line for each group of records with the same changes, `more`, and when it is rolled back."""
-    # By table, by record and by whether the keys are removed.
+    """Return a line for each group of records with the same changes, then `more` and the rollback."""
+    # Keyed by table, record and whether the keys are removed.
     changes: dict[tuple[str, str, bool], dict[str, None]] = {}
     last = list[str]()
     for setting, before in zip(settings, unconfirmed.before_set(row, settings), strict=True):

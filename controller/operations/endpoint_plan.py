@@ -36,7 +36,7 @@ ENDPOINTS = (Column("ENDPOINT"), Column("PORT"), *RATES, *PLANNED)
 CHANGES = (Column("PORT"), Column("USED-BY"), Column("FROM"), Column("TO"), *RATES)
 OVERLAY_HOSTS = "docs/overlay.md"
 NOT_OVN = (
-    "These tunnels do not belong to OVN: flows of {} select a tunnel for each VM. The program that"
+    "These tunnels do not belong to OVN: flows on {} select a tunnel for each VM. The program that"
     " writes these flows must use the tunnels with the local_ip in column TO for the VMs' frames."
 )
 OWNER = "ovs-lbt has changed nothing, because these settings belong to {}."
@@ -137,10 +137,10 @@ def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> 
 
     Return the plan as documented in docs/reference/json.md; rates in bit/s.
     """
-    assert measured_s > 0.0, "a rate takes time"
+    assert measured_s > 0.0, "a rate needs a duration"
 
     def load(names: Iterable[str], from_network: bool = False) -> Load:
-        """Return the VM traffic through these ports. `from_network`: the ports are tunnels, not VMs'."""
+        """Return the VM traffic through these ports. `from_network`: the ports are tunnels, not VM ports."""
         received, sent = (
             sum(
                 max(0, after[name][at] - before[name][at])
@@ -164,7 +164,7 @@ def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> 
     vms = [Vm(vif.port, placed[vif.port], vif.address) for vif in host.vifs]
     chosen = policy.assign(vms, capacities)
     planned = {place.address: Load() for place in host.places}
-    assert planned.keys() >= set(chosen.values()), "only an endpoint of the host is planned"
+    assert planned.keys() >= set(chosen.values()), "only endpoints of the host are planned"
     for port, address in chosen.items():
         planned[address] += placed[port]
     return {
@@ -173,7 +173,7 @@ def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> 
         "endpoints": [
             {
                 **fields(place, "address", "port", "capacity_bps"),
-                # The present load of its tunnels, if they have a local address.
+                # The current load of its tunnels, if they have a local address.
                 **(_rates(load(place.tunnels, True)) if place.tunnels else {}),
                 **_rates(planned[place.address], "planned_", host.by_receiver),
             }
@@ -229,7 +229,7 @@ def as_text(host: Host, shown: JsonObject) -> str:
         ]
         lines += ["", *table_text(CHANGES, rows, Look()), ""]
         lines += [f"  {one}" for one in shown["commands"] or [NOT_OVN.format(names)]]
-        owner = "OVN's operator" if host.is_ovn else f"the program that writes the flows of {names}"
+        owner = "OVN's operator" if host.is_ovn else f"the program that writes the flows on {names}"
         lines += ["", f"  {OWNER.format(owner)}"]
     if host.by_receiver:
         lines += ["", f"  {BY_RECEIVER}"]
@@ -261,7 +261,7 @@ def _is_from(interface: InterfaceRow, addresses: Sequence[str], device: str) -> 
 def _capacity_bps(
     device: str, rows: Sequence[BridgeRow], endpoints: Mapping[str, Endpoint]
 ) -> float | None:
-    """Return an endpoint's capacity on an attached bridge: one uplink, or less if endpoints share it."""
+    """Return an endpoint's capacity on an attached bridge: one uplink's, or less if endpoints share it."""
     for row in rows:
         names = {interface.name for interface in row.interfaces}
         if device in names and row.attached:

@@ -27,12 +27,12 @@ NAMED = 5
 SECONDS_A_DAY = 86400
 # Why a VM port is on its uplink, keyed by the reason of its binding.
 BROUGHT = {
-    bindings.RESTORED: "the VM port was there when the service started, and has not needed to move since",
+    bindings.RESTORED: "the VM port was on this uplink when the service started, and has not had to move since",
     Reason.THRESHOLD: "{source} was above the threshold, and this was the busiest VM port for which"
     " another uplink had room",
-    Reason.PIN: "it was pinned to {uplink}, and nothing has moved it since",
+    Reason.PIN: "the VM port was pinned to {uplink}, and has not moved since",
     Reason.DRAIN: "{source} is drained, unused or on standby again",
-    Reason.MANUAL: "an operator moved it",
+    Reason.MANUAL: "an operator moved the VM port",
     Reason.FAILOVER: "{source} no longer carried traffic",
     Reason.FAILBACK: "{uplink} is the home uplink, and carries traffic again",
 }
@@ -153,33 +153,33 @@ def _why(account: Account) -> str:
         if not account.uplinks or account.port.allowed is None:
             return "no uplink is available"
         if account.port.allow is not None and account.port.allowed:
-            return "none of its allowed uplinks carries traffic"
+            return "none of the VM port's allowed uplinks carries traffic"
         if account.port.allow is None:
-            return "no uplink carries its VLANs"
-        return "none of its allowed uplinks carries its VLANs"
+            return "no uplink carries the VM port's VLANs"
+        return "none of the allowed uplinks carries the VM port's VLANs"
     moved, last = account.moved, account.last
-    source = moved.source if moved and moved.source else "its last uplink"
+    source = moved.source if moved and moved.source else "the previous uplink"
     match bound.reason:
         case reason if reason in BROUGHT:
             text = BROUGHT[reason].format(source=source, uplink=bound.uplink)
         case Reason.REBALANCE:
-            text = "its policy or the team has changed, and this is the new home uplink"
+            text = "the VM port's policy or the team has changed, and this is the new home uplink"
             if PRESETS[account.own_policy].at_once:
-                text = "the move lowers the load of the fullest uplink, or the team has changed"
+                text = "the move lowered the load of the fullest uplink, or the team had changed"
         case Reason.RULE:
-            text = "its rules select this uplink"
+            text = "the VM port's rules select this uplink"
             if account.port.rules.reserve_bps:
-                text = "its rules select this uplink among those with room for its reservation"
+                text = "the VM port's rules select this uplink, which has room for the reservation"
             if not account.port.rules.ruled:
                 text = f"{source} is not allowed for this VM port, or another uplink has priority"
                 if account.port.rules.reserve_bps:
-                    text += " or has room for its reservation"
+                    text += " or has room for the reservation"
         case reason if reason in list(Reason):
             text = last.why if last else "the move is no longer in the decision log"
         case _ if account.port.rules.ruled or account.port.rules.pin:
-            text = "its rules and its policy place it here, and nothing has moved it"
+            text = "the VM port's rules and policy select this uplink, and no move has followed"
         case _:
-            text = "its policy places it here, by port number or in failover order, and nothing has moved it"
+            text = "the policy selects this uplink, by port number or in failover order, and no move has followed"
     text = f"{bound.reason}: {text}"
     before, after = (last.before, last.after) if last else ({}, {})
     ends = (moved.source or "", moved.target) if moved else ()
@@ -203,7 +203,7 @@ def _carries(account: Account) -> str:
     if account.buckets:
         shares = ", ".join(f"{n} on {name}" for name, n in sorted(account.buckets.items()))
         total = sum(account.buckets.values())
-        return f"{text}; it sends through {total} buckets: {shares}"
+        return f"{text}; sent traffic uses {total} buckets: {shares}"
     if uplink is None or (share_ratio := _share(account)) is None:
         return text
     at = f"which is at {uplink.utilization_ratio:.0%} of {uplink.capacity_bps / 1e6:g} Mbit/s"
@@ -247,20 +247,20 @@ def _rules(account: Account) -> list[str]:
     allowed, avoided = ", ".join(sorted(port.allow or ())), ", ".join(sorted(rules.avoid))
     share = part(port.shares, rules.reserve_bps, port.limit_bps)
     policy = account.bridge.config.asked.policy
-    of_bridge = f"has its own policy; the policy of the bridge is {policy}"
-    lost = "while another uplink carries traffic: path-check probes are lost there"
-    apart = f"should not share an uplink with others in anti-affinity set {rules.anti_affinity}"
+    of_bridge = f"has its own policy (the policy of the bridge is {policy})"
+    lost = ", which loses path-check probes, while another uplink carries traffic"
+    apart = f"should not share an uplink with members of anti-affinity set {rules.anti_affinity}"
     told = (
         (rules.pin, f"pinned to {rules.pin}"),
-        (port.excluded, "excluded: no policy moves it"),
+        (port.excluded, "excluded: no policy moves the VM port"),
         (port.carriers is not None, f"its VLANs are carried by {carriers} only"),
         (port.allow is not None, f"allowed on {allowed} only, even while no allowed uplink works"),
-        (rules.affinity, f"should share an uplink with the affinity set {rules.affinity}"),
+        (rules.affinity, f"should share an uplink with affinity set {rules.affinity}"),
         (rules.anti_affinity, apart),
         (rules.prefer, f"prefers {', then '.join(rules.prefer)}"),
         (rules.avoid, f"should not use {avoided}"),
         (share, share),
-        *((True, f"kept off {at} {lost} ({why})") for at, why in account.kept_off.items()),
+        *((True, f"kept off {at}{lost} ({why})") for at, why in account.kept_off.items()),
         *((how, f"broken: {rule}, {how}") for rule, how in account.rules.items()),
         (account.own_policy != policy, of_bridge),
     )
@@ -275,7 +275,7 @@ def _fails_over(account: Account) -> str:
 
 
 def _others(account: Account) -> tuple[Uplink, ...]:
-    """Return the uplinks to use if the present uplink fails, the best uplink first."""
+    """Return the uplinks to use if the current uplink fails, the best uplink first."""
     placing = account.bridge.placing
     return placing.on_switch.order(account.unit, placing.uplinks())[1:]
 
@@ -287,18 +287,18 @@ def _described(account: Account, uplink: Uplink) -> str:
     return uplink.name if uplink.role is Role.ACTIVE else f"{uplink.name} ({uplink.role.value})"
 
 
-# ---- what keeps it there, and what would move it ---------------------------------------
+# ---- why the VM port stays, and what would move it -------------------------------------
 
 
 def _outlook(account: Account) -> tuple[str, str]:
-    """Return the reason why the VM port stays or moves, and the change that is needed otherwise."""
+    """Return the reason why the VM port stays or moves, and the change that would alter this."""
     config, name, verdict = account.bridge.config, account.port.name, account.verdict
     bridge, limit = quoted(config.name), threshold(config.threshold_ratio)
-    stays = f"it stays: {_judged_uplink(account)}"
+    stays = f"the VM port stays: {_judged_uplink(account)}"
     match account.against:
         case Obstacle.NOT_CONNECTED:
-            text = "the switch is not connected: it forwards with the installed flows, without new decisions"
-            return text, "the switch must connect again"
+            text = "the switch is not connected: installed flows still forward, but no decisions are made"
+            return text, "the switch must reconnect"
         case Obstacle.UNBOUND:
             return "no decision: the VM port has no uplink", _carrier_wanted(account)
         case Obstacle.FALLEN_BACK:
@@ -309,16 +309,16 @@ def _outlook(account: Account) -> tuple[str, str]:
             text = f"the VM port has not returned to its home uplink {home} yet: {why}"
             return text, f"{home} must carry traffic; the VM port then returns automatically"
         case Obstacle.PINNED:
-            return "it stays: it is pinned, whatever its load is", f"ovs-lbt unpin {quoted(name)}"
+            return "the VM port stays: it is pinned", f"ovs-lbt unpin {quoted(name)}"
         case Obstacle.EXCLUDED:
             change = f"ovs-lbt set interface {quoted(name)} exclude=false"
-            return "it stays: it is excluded from moves because of load", change
+            return "the VM port stays: it is excluded from load balancing", change
         case Obstacle.IN_COOLDOWN | Obstacle.SPENT:
-            text = "it stays: it moved recently"
+            text = "the VM port stays: it moved recently"
             if account.against is Obstacle.SPENT:
                 often = f"{MOST_MOVES} times in {PERIOD_S:.0f} s, which is the limit for an address"
-                text = f"it stays: it has moved {often}"
-            change = f"nothing: the cooldown ends automatically; to move now: ovs-lbt move {quoted(name)} UPLINK"
+                text = f"the VM port stays: it has moved {often}"
+            change = f"nothing: the cooldown ends automatically; to move the VM port now: ovs-lbt move {quoted(name)} UPLINK"
             assert account.cooldown_until_s is not None, "a cooldown ends"
             left_s = math.ceil(account.cooldown_until_s - account.now_s)
             until = time_of_day(account.wall_s(account.cooldown_until_s))
@@ -327,49 +327,49 @@ def _outlook(account: Account) -> tuple[str, str]:
             text = f"the VM port's load has been measured for only {account.known_s:.0f} s"
             if account.against is Obstacle.UNKNOWN:
                 text = unknown(account.basis)
-            change = f"nothing: its policy decides in {math.ceil(account.decided_in_s)} s"
+            change = f"nothing: the policy will decide in {math.ceil(account.decided_in_s)} s"
             return f"not evaluated yet: {text}", change
         case Standing.NEVER:
-            text = f"it stays: {account.own_policy} does not move VM ports because of load"
+            text = f"the VM port stays: {account.own_policy} does not move VM ports to balance load"
             if account.buckets:
-                text = f"it stays: {account.own_policy} moves buckets of sent traffic, not the home uplink"
+                text = f"the VM port stays: {account.own_policy} moves buckets of sent traffic, and no VM ports"
             return text, f"set another policy, or run: ovs-lbt move {quoted(name)} UPLINK"
         case Standing.MOVES if verdict and (move := verdict.move):
             does = f"moved to {move.target}"
             if move.is_resplit:
                 is_split = move.reason is Reason.SPLIT
                 does = "split by connection" if is_split else "merged onto its home uplink"
-            text = f"it {'would be' if account.bridge.observing else 'will be'} {does}"
+            text = f"the VM port {'would be' if account.bridge.observing else 'will be'} {does}"
             wait_s = math.ceil(account.decided_in_s)
             when = f"in {wait_s} s, after a full window has been measured"
             text += f" {when if wait_s else 'at the next poll'}, if loads do not change"
-            change = f"nothing; to move it now: ovs-lbt plan {bridge}, then ovs-lbt apply {bridge}"
+            change = f"nothing; to do this now: ovs-lbt plan {bridge}, then ovs-lbt apply {bridge}"
             if account.bridge.observing:
                 change = f"ovs-lbt set bridge {bridge} mode=enforce"
         case Standing.LATER if verdict and (move := verdict.move):
             way = f"{move.source} -> {move.target}"
-            text = f"it stays for now: {move.unit} will be moved first, {way}"
+            text = f"the VM port stays for now: {move.unit} will be moved first, {way}"
             change = "the other move must finish first; this VM port is then evaluated again"
         case Standing.BELOW:
             text = f"{stays}, not above the threshold of {limit}"
             over = f"over {account.basis.window_s:g} s"
-            change = f"its uplink's mean load {over} must exceed {limit}, and another uplink must have room"
+            change = f"the uplink's mean load {over} must exceed {limit}, and another uplink must have room"
         case Standing.TOO_SMALL:
-            text = f"{stays}, above {limit}, but this port uses less than 1% of capacity in that direction"
-            change = "this port must carry more traffic; the other ports on its uplink are considered first"
+            text = f"{stays}, above {limit}, but the VM port uses less than 1% of the capacity in the busy direction"
+            change = "the VM port must carry more traffic; other VM ports on this uplink are considered first"
         case Standing.NO_USE:
             text = f"{stays}, and a move would lower the load of the fullest uplink by less than 2% of capacity"
-            change = "loads must change, so that a move of this port lowers the highest utilization"
+            change = "loads must change, so that moving this VM port lowers the highest utilization"
         case Standing.NO_ROOM:
             expected = verdict.expected_ratio.items() if verdict else ()
             would = " and ".join(
                 f"{other} would be at {percent(ratio)}" for other, ratio in expected
             )
-            but = f"with this port, {would}" if would else "no other uplink in service is allowed"
+            but = f"with this VM port, {would}" if would else "no other allowed uplink works"
             text, change = f"{stays}, above {limit}, but {but}", _room(account)
         case _:
-            text = "it stays: its uplink carries no traffic, so only failover can move the VM port"
-            change = "its uplink must carry traffic again"
+            text = "the VM port stays: its uplink carries no traffic, so only failover can move the VM port"
+            change = "the uplink must carry traffic again"
     return f"{text}. Basis: {covers(account.basis)}", change
 
 
@@ -435,7 +435,7 @@ def _last_move(account: Account) -> dict[str, Any] | None:
 
 
 def _since(account: Account, at_s: float) -> str:
-    """Return a point in time as a time of day, with the time that has passed since then."""
+    """Return the time of day of `at_s`, and the time that has passed since `at_s`."""
     return f"since {time_of_day(account.wall_s(at_s))}, {_ago(account.now_s - at_s)}"
 
 

@@ -1,4 +1,4 @@
-"""Writes the answer of `get`: settings of a bridge, uplink or VM port, and the record of each setting."""
+"""Writes the answer to `get`: settings of a bridge, uplink or VM port, and where each is stored."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _settings(fleet: Fleet, table: str, name: str) -> dict[str, tuple[Key, Setti
 
 
 def _shown(key: Key, there: Setting | None) -> dict[str, str | None]:
-    """Return a setting for programs."""
+    """Return a setting as a JSON object."""
     where = "" if there is None else f"{there.table} {there.record} external_ids:{there.key}"
     return {
         "key": key.name,
@@ -70,7 +70,7 @@ def _shown(key: Key, there: Setting | None) -> dict[str, str | None]:
 
 
 def _text(key: Key, there: Setting | None) -> str:
-    """Return the value that was set or that applies by default."""
+    """Return the stored value, or the default if none is stored."""
     return _plain(key.in_effect) if there is None else there.value or ""
 
 
@@ -88,5 +88,5 @@ def _lines(key: Key, there: Setting | None) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """The text without the marks of literal words."""
+    """Return the text without backquotes."""
     return text.replace("`", "")

@@ -1,8 +1,8 @@
 """Runs requests that take several events, as jobs in steps: each job changes one bridge.
 
-A step consists of a message that the job has sent, and a condition for which the job waits. The number of a
-job assigns the database's answers to the job. A job that attaches or detaches a bridge ends when no work is
-left on the switch, which may be after the answer to the request.
+A step consists of a message that the job has sent, and a condition for which the job waits. A job's
+number identifies the database's answers to the job. A job that attaches or detaches a bridge ends when no
+work is left on the switch, which may be after the answer to the request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from policies.model import Role
 
 # The additional time for each VM port of a large bridge: a port has about twenty flows and groups.
 TIMEOUT_PER_PORT_S, LARGE_PORTS = 0.03, 300
-# An operator waits for this answer. The last learning packet is sent 3 s after a move.
+# An operator waits at most this long for the answer. The last learning packet is sent 3 s after a move.
 DRAIN_TIMEOUT_S = 10.0
 # Sends the answer of a job: the text, whether the request is refused, and the time.
 Tell = Callable[[str, bool, float], Commands]
@@ -79,7 +79,7 @@ class Job:
     """A request in progress on one bridge.
 
     `number`: the number of the request; negative for requests of the service itself. `name`: the name
-    of the bridge. `tell`: sends the answer; None after the answer.
+    of the bridge. `tell`: sends the answer; None once it has been sent.
     """
 
     jobs: Jobs
@@ -115,11 +115,11 @@ class Job:
         return float("inf")
 
     def interrupted(self, why: str, now_s: float) -> Commands:
-        """Handle a fault of ovs-lbt that has interrupted the job: refuse the request."""
+        """Refuse the request, because a fault in ovs-lbt has interrupted the job."""
         return self.end(why, now_s, refused=True)
 
     def blame(self, since_s: float) -> str:
-        """Return the end of an answer: the fault of ovs-lbt since `since_s` that delayed the job, if any."""
+        """Return the end of an answer: the ovs-lbt fault that delayed the job since `since_s`, if any."""
         fault = self.fleet.blamed(self.name, since_s)
         return f", because ovs-lbt itself failed: {fault.text}; {OUR_LOG}" if fault else ""
 
@@ -198,7 +198,7 @@ class Drain(Job):
             text += f" and {self.addresses} address{'' if self.addresses == 1 else 'es'}"
         text += " moved"
         if bridge.config.on_a_lag:
-            text += "; the upstream switch continues to send on it until its link goes down"
+            text += "; the upstream switch still sends on this uplink until the link goes down"
         return self.end(text, now_s)
 
     def _refuse(self, why: str, now_s: float) -> Commands:
@@ -207,9 +207,9 @@ class Drain(Job):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Change(Job):
-    """An attach or a detach. It ends when no work is left on the switch, which may be after its answer.
+    """An attach or a detach. The job ends when no work is left on the switch, possibly after its answer.
 
-    `began_s`, `deadline_s`: the time of its start, and its latest end. `waits`: the change that must be
+    `began_s`, `deadline_s`: when the job started, and its latest end. `waits`: the change that must be
     confirmed afterwards, if any. `reverts`: the change that this job reverts, if any. `undone`: the answer
     of an attach that has failed, sent once its settings are rolled back.
     """
@@ -229,7 +229,7 @@ class Change(Job):
         return []
 
     def give_back(self, bridge: Bridge, now_s: float) -> Commands:
-        """Remove our flows and groups from the switch. A fault of ovs-lbt delays this, but not the job."""
+        """Remove our flows and groups from the switch. An ovs-lbt fault delays only this, not the job."""
         return self.fleet.alone(self.name, lambda: bridge.give_back(now_s), now_s)
 
     def leave(self, now_s: float) -> Commands:
@@ -252,10 +252,10 @@ class Change(Job):
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """What a request does to the bridge `name` after all its checks. A dry run only describes it.
+    """The effects of a checked request on the bridge `name`. A dry run only describes them.
 
-    `settings`: the settings that it writes. `moves`: the moves that it makes, in addition to those that
-    follow from the settings. `notes`: further lines of the description.
+    `settings`: the settings that are written. `moves`: the moves that are made in addition to those
+    that follow from the settings. `notes`: further lines of the description.
     """
 
     name: str
@@ -295,10 +295,10 @@ class Jobs:
             raise Refused(f"another request is changing bridge {bridge}; try again later")
 
     def begin(self, job: Job) -> None:
-        """Begin a job. It replaces a job with the same number, and answers that job's request."""
-        assert not (isinstance(job, Change) and job.name in self.in_hand), "a bridge in hand"
+        """Begin a job, which replaces a job with the same number and answers that job's request."""
+        assert not (isinstance(job, Change) and job.name in self.in_hand), "one change at a time"
         before = self._by_number.get(job.number)
-        assert before is None or before.step is Step.REVERT, "a number is one request"
+        assert before is None or before.step is Step.REVERT, "a number identifies one request"
         job.tell = job.tell or (before.tell if before is not None else _reply(job.number))
         self._by_number[job.number] = job
 
@@ -348,7 +348,7 @@ class Jobs:
         return commands
 
     def _alone(self, job: Job, go_on: Callable[[], Commands], now_s: float) -> Commands:
-        """Continue a job, and limit a fault of ovs-lbt to the job's bridge."""
+        """Continue a job, and confine an ovs-lbt fault to the job's bridge."""
         try:
             return go_on()
         except Exception as error:
@@ -360,7 +360,7 @@ class Jobs:
         return min((job.goes_on_s() for job in self._by_number.values()), default=float("inf"))
 
     def abandon(self) -> list[int]:
-        """Drop all jobs in their present state. Return the requests that wait for an answer."""
+        """Drop all jobs in their current state. Return the requests that wait for an answer."""
         waiting = [n for n, job in self._by_number.items() if n > 0 and job.tell is not None]
         self._by_number = {}
         return waiting

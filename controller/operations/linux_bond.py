@@ -1,4 +1,4 @@
-"""Converts a Linux bond, its addresses, routes and VLANs to an Open vSwitch bond, and refuses the rest.
+"""Converts a Linux bond, its addresses, routes and VLANs to an Open vSwitch bond, or refuses to.
 
 Reads the output of `ip -json`, and returns commands for `ip -batch` and arguments for `ovs-vsctl`.
 `controller/from_linux_bond.py` runs these commands.
@@ -43,7 +43,7 @@ TAKEN_AS = {
     "ad_lacp_active": "lacp_active",
     "num_peer_notif": "num_grat_arp",
 }
-# The only mode that has an option.
+# The mode of each option that only one mode has.
 MODE_OF = {
     **dict.fromkeys(("ad_lacp_rate", "ad_select", "ad_lacp_active", "min_links"), LACP),
     "tlb_dynamic_lb": "balance-tlb",
@@ -80,9 +80,9 @@ class Vlan:
 
 @dataclass(frozen=True, slots=True)
 class LinuxBond:
-    """A Linux bond. `members`: in the order in which they move. `options`: as in `ip link add`.
+    """A Linux bond. `members`: in the order of their move. `options`: as in `ip link add`.
 
-    `settings`: the columns of the new Port. `lost`: lost functions. `is_port`: on an Open vSwitch bridge.
+    `settings`: the columns of the new Port. `lost`: lost functions. `is_port`: whether it is a bridge's port.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Host:
     """The host's network configuration, as read before it is changed.
 
     `own`, `vlans`: the addresses, routes and VLANs of the device that has the host's addresses.
-    `answering`: the gateways that answer. `cut`: whether the move of `own` and `vlans` has begun.
+    `answering`: the gateways that answer. `cut`: whether `own` and `vlans` have begun to move.
     """
 
     bond: LinuxBond
@@ -129,7 +129,7 @@ class Host:
 
 
 def read(name: str, links: Links, bridge: str, bridge_of_bond: str | None) -> LinuxBond:
-    """Return the bond `name`, from the description of all links.
+    """Return the bond `name`. `links`: descriptions of all links.
 
     `bridge_of_bond`: the Open vSwitch bridge that has the bond as a port.
 
@@ -243,7 +243,7 @@ def record(bond: LinuxBond, made_bridge: bool) -> str:
 
 
 def recorded(text: str) -> tuple[LinuxBond, bool]:
-    """Return the bond from the output of `record`, and whether the bridge was created for the bond.
+    """Return the bond from the output of `record`, and whether the bridge was created for it.
 
     Raises:
         Refused: `text` was not written by `record`.
@@ -267,7 +267,7 @@ def recorded(text: str) -> tuple[LinuxBond, bool]:
 
 
 def _refuse_stacked(name: str, links: Links) -> None:
-    """Refuse devices that cannot move with the bond: devices on its VLANs, and non-VLANs on the bond."""
+    """Refuse devices on the bond that are not VLANs, and devices on the bond's VLANs."""
     movable = vlan_names(name, links)
     for device, link in links.items():
         on = link.get("link")

@@ -1,4 +1,4 @@
-"""Finds the bridges, VM ports, addresses behind VM ports, uplinks and VM rules that requests name.
+"""Finds bridges, VM ports, addresses behind VM ports, uplinks and VM rules by the names in requests.
 
 An unknown name is refused, with the command that lists the known names.
 """
@@ -23,7 +23,7 @@ from controller.text.wording import STARTED, Refused, one_of, quoted, unknown
 
 
 def row(fleet: Fleet, name: str) -> BridgeRow:
-    """Return the record of a bridge of Open vSwitch, attached or not."""
+    """Return the record of an Open vSwitch bridge, attached or not."""
     if name not in fleet.rows:
         raise Refused(unknown("bridge", name, fleet.rows, "ovs-vsctl list-br"))
     return fleet.rows[name]
@@ -89,9 +89,9 @@ def _listed(bridge: Bridge) -> str:
 
 
 def port_or_vm(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
-    """Return the VM port with this name, an address behind one, or the only VM port of a VM, and its bridge.
+    """Return the VM port (or the address behind a VM port) with this name or VM name, and its bridge.
 
-    For a VM behind a patch port, this is the address of the VM on that port.
+    A VM behind a patch port is found as its address on that port.
     """
     ports = [(b, port) for b in fleet.serving for port in b.config.vm_ports]
     found = [(b, port) for b, port in ports if port.name == name]
@@ -285,7 +285,7 @@ def _present(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
 
 
 def _same(names: tuple[str, ...], name: str) -> str | None:
-    """Return the name that equals `name` except for case; None if there is none, or `name` is local."""
+    """Return the name that equals `name` except for case; None if no name does, or `name` is not UUID/MAC."""
     if not guests.is_anywhere(name):
         return None
     return next((one for one in names if one.lower() == name.lower()), None)

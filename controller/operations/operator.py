@@ -40,7 +40,7 @@ LOST = "another service now leads, so the result is unknown; check it with ovs-l
 class Operator:
     """Handles operators' requests.
 
-    `jobs`: requests that take several events. `confirmations`: changes that wait for confirmation.
+    `jobs`: requests that take several events. `confirmations`: unconfirmed changes.
     """
 
     fleet: Fleet
@@ -65,7 +65,7 @@ class Operator:
             return [*noted, Reply(request.request_id, text, refused=True)]
 
     def abandon(self) -> Commands:
-        """Refuse all waiting requests, because another service leads from now on."""
+        """Refuse all waiting requests, because another service now leads."""
         waiting = [reply for b in self.fleet.bridges.values() for reply in b.installation.abandon()]
         numbers = [*(reply.request_id for reply in waiting), *self.jobs.abandon()]
         numbers += self.confirmations.abandon_reversals()
@@ -96,7 +96,7 @@ def _attach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> 
 
 
 def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
-    """Check bridges: `[BRIDGE [KEY=VALUE]…]`, with the keys of `attach`. Answer as JSON or lines."""
+    """Check bridges: `[BRIDGE [KEY=VALUE]…]`, with the keys of `attach`. Reply with JSON or lines."""
     fleet, text = operator.fleet, partial(check.shown, as_json=asked.as_json)
     if not asked.names:
         found = check.answer(fleet, fleet.serving, now_s, fleet.rows.values())
@@ -283,7 +283,7 @@ def _pin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Doi
 
 
 def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
-    """Refuse a pin that would have no effect, because an uplink's role takes precedence."""
+    """Refuse a pin that would have no effect because the uplink's role takes precedence."""
     _active(bridge, named.carrier(bridge, port, target))
 
 
@@ -309,7 +309,7 @@ def _unpin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> D
 
 
 def _ruled(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig, BridgeRow]:
-    """Return the VM port or address for a rule. An address needs a known VM, whose name is the key."""
+    """Return the VM port or address for a rule. An address must belong to a VM with a known ID."""
     bridge, port = named.port_or_vm(operator.fleet, name)
     if port.name in bridge.address_units.by_name and port.vm_id is None:
         expected = "expected an address that is the attached-mac of a VM's interface on this host"

@@ -35,11 +35,11 @@ WAY = (Column("USED-BY", least=8, optional=True), Column("FROM"), Column("TO"), 
 MOVES = (Column("PORT"), *WAY, Column("WHY"))
 # The heading of the loads in observe mode, and its explanation.
 IF_ENFORCED = "IF ENFORCED"
-OBSERVED = "observe mode: these are the uplinks and loads that enforce mode would have by now, not the present ones"
+OBSERVED = "observe mode: these are the uplinks and loads that enforce mode would have by now, not the current ones"
 
 
 def only(bridges: Iterable[Bridge], plan_id: str | None) -> str:
-    """Return the bridge for `apply` if none is named: the bridge of this plan, or whose plan has moves.
+    """Return the bridge for `apply` if none is named: the one with plan `plan_id`, or else with moves.
 
     Raises:
         Refused: there is no plan, or several plans have moves.
@@ -55,7 +55,7 @@ def only(bridges: Iterable[Bridge], plan_id: str | None) -> str:
 
 
 def apply(bridge: Bridge, request_id: int, asked: Asked, now_s: float) -> Commands | Doing:
-    """Make all moves of the last plan in one bundle. The reply follows once the switch confirms it.
+    """Make the last plan's moves in one bundle. The reply follows once the switch confirms the moves.
 
     Raises:
         Refused: there is no plan, or nothing can be moved.
@@ -64,7 +64,7 @@ def apply(bridge: Bridge, request_id: int, asked: Asked, now_s: float) -> Comman
     if proposal is None:
         raise Refused(f"bridge {name} has no plan to apply; {PLAN_FIRST}")
     if (wanted := asked.options.get("--plan")) not in (None, proposal.plan_id):
-        found = f"plan {shortened(wanted)} is not the last plan of bridge {name}, which is {proposal.plan_id}"
+        found = f"plan {shortened(wanted)} is not the last plan of {name} ({proposal.plan_id})"
         raise Refused(f"{found}; make a new plan: ovs-lbt plan {quoted(name)}")
     named.moving_bridge(bridge)
     if not proposal.moves:
@@ -143,7 +143,7 @@ def _moves(proposal: Proposal) -> str:
 
 
 def _table(proposal: Proposal) -> list[str]:
-    """Return a line for each VM port, or for buckets with the same uplinks. Long VM names are cut."""
+    """Return a line for each moved VM port, or for buckets with the same uplinks. Cut long VM names."""
     rows = []
     for moved in proposal.lines:
         load = proposal.load_of(moved)
@@ -165,7 +165,7 @@ def _utilizations(proposal: Proposal) -> list[str]:
     lines = [head + "      EXPECTED" if proposal.moves else head.rstrip()]
     for now, then in zip(proposal.uplinks, proposal.expected, strict=True):
         if not now.usable:
-            lines.append(f"  {now.name:<{width}}  carries nothing now")
+            lines.append(f"  {now.name:<{width}}  carries no traffic now")
             continue
         for name, direction in ((now.name, "sends"), ("", "receives")):
             before = _bar(_ratio(now, direction))
@@ -185,11 +185,11 @@ def _ratio(uplink: Uplink, direction: str) -> float:
     return used_bps / uplink.capacity_bps
 
 
-# ---- what policies say -----------------------------------------------------------------
+# ---- verdicts of policies --------------------------------------------------------------
 
 
 def _opinion_texts(opinion: Opinion, proposal: Proposal) -> list[str]:
-    """Describe the loads on which a policy's verdict is based, and why no (more) moves follow."""
+    """Describe the loads on which a policy's verdict is based, and why it makes no (more) moves."""
     if not proposal.connected or not proposal.uplinks:
         return []
     policy, rest = opinion.policy, opinion.rest
@@ -198,8 +198,8 @@ def _opinion_texts(opinion: Opinion, proposal: Proposal) -> list[str]:
     if rest is None:
         return [f"{policy}: {unknown(opinion.basis)}"]
     if rest.why is WhyAtRest.NEVER:
-        return [f"{policy}: a static policy, which moves nothing because of load"]
-    sentences = [f"{policy}: judges {covers(opinion.basis)}"]
+        return [f"{policy}: a static policy, which makes no moves to balance load"]
+    sentences = [f"{policy}: uses {covers(opinion.basis)}"]
     if why := _why_at_rest(rest, opinion, proposal):
         sentences.append(f"{policy}: {why}")
     return sentences
@@ -209,7 +209,7 @@ def covers(basis: Basis) -> str:
     """Describe the loads on which a policy bases its decisions."""
     if basis.covered_s >= basis.window_s:
         return f"the mean load of the last {basis.window_s:g} s"
-    why = "it restarted at the last move" if basis.since_move else "it is not fully measured yet"
+    why = "restarted at the last move" if basis.since_move else "is not fully measured yet"
     window = f"the window is {basis.window_s:g} s"
     return f"the mean load of the last {basis.covered_s:.0f} s; {window}, but {why}"
 
@@ -217,11 +217,11 @@ def covers(basis: Basis) -> str:
 def unknown(basis: Basis) -> str:
     """Return the reason why a policy cannot decide yet, and the time until it can."""
     if basis.absent:
-        return f"the switch has no port {', '.join(basis.absent)}, so its load is not known"
-    known = f"loads are known for {basis.covered_s:.0f} s"
+        return f"the switch has no port {', '.join(basis.absent)}, so the load is unknown"
+    known = f"loads have been measured for {basis.covered_s:.0f} s"
     if basis.since_move:
-        known = f"loads since the last move are known for {basis.covered_s:.0f} s"
-    return f"{known}, and {basis.needed_s:g} s are needed: try again in {math.ceil(basis.wait_s)} s"
+        known = f"loads since the last move have been measured for {basis.covered_s:.0f} s"
+    return f"{known}, but {basis.needed_s:g} s are needed; try again in {math.ceil(basis.wait_s)} s"
 
 
 def _why_at_rest(rest: Rest, opinion: Opinion, proposal: Proposal) -> str | None:
@@ -248,15 +248,15 @@ def _why_at_rest(rest: Rest, opinion: Opinion, proposal: Proposal) -> str | None
         case WhyAtRest.NO_GAIN if rest.fullest and rest.emptiest:
             pair = f"{rest.fullest} sends {_sent(uplinks[rest.fullest])}"
             pair += f", {rest.emptiest} {_sent(uplinks[rest.emptiest])}"
-            return f"{pair}, and no bucket has the right size to even them out"
+            return f"{pair}, and no bucket has the right size to even out the uplinks"
         case WhyAtRest.NO_BETTER if rest.fullest:
             fullest = f"{rest.fullest} is the fullest at {percent(uplinks[rest.fullest].utilization_ratio)}"
-            return f"{fullest}, and no moves would lower this load by 2% of capacity"
+            return f"{fullest}, and no move would lower this load by 2% of capacity"
     return "no uplink is in service"
 
 
 def _stuck(uplink: str, opinion: Opinion) -> str:
-    """Return why none of an uplink's units can be moved, with at most NAMED units for a reason."""
+    """Return the reasons why an uplink's units cannot be moved, with at most NAMED units each."""
     by_standing: dict[Standing, list[str]] = {}
     for name, verdict in sorted(opinion.verdicts.items()):
         by_standing.setdefault(verdict.standing, []).append(name)
@@ -273,7 +273,7 @@ def _stuck(uplink: str, opinion: Opinion) -> str:
     ):
         if names := by_standing.get(standing):
             texts.append(f"{listed(names)} {'is' if len(names) == 1 else 'are'} {what}")
-    return "; ".join(texts) or f"no VM port under {opinion.policy} is on {uplink}"
+    return "; ".join(texts) or f"no VM port on {uplink} uses {opinion.policy}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -296,7 +296,7 @@ def _sent(uplink: Uplink) -> str:
 
 
 def _waits(waiting: Iterable[Waiting]) -> list[str]:
-    """Return a sentence for each pair of uplinks between which units wait to return."""
+    """Return a sentence for each pair of uplinks between which units will return later."""
     ways: dict[tuple[str, str, str], list[str]] = {}
     for one in sorted(waiting, key=lambda one: one.moved.buckets is None):
         moved = one.moved

@@ -24,7 +24,7 @@ UNCONFIRMED = PREFIX + "unconfirmed"
 # The delay between the latest time to confirm a change and its reversal. A confirmation that was
 # given in time is therefore in the database before the service checks for it.
 GRACE_S = 1.0
-# The keys that attach determines again from the present state of the bridge.
+# The keys that attach determines again from the current state of the bridge.
 _ANEW = ("before", "no-flood-before", "team", "unconfirmed")
 # The keys that the service writes on interfaces of an attached bridge.
 _OF_SERVICE = (PREFIX + "binding", PREFIX + "moved")
@@ -58,7 +58,7 @@ class Unconfirmed:
         assert self.seconds > 0.0, "there is time to confirm a change"
 
     def is_same(self, other: Unconfirmed) -> bool:
-        """Whether `other` is the same change, even if only one reversal has begun."""
+        """Whether `other` is the same change, regardless of `begun`."""
         return (self.what, self.until_s, self.back) == (other.what, other.until_s, other.back)
 
     def left_s(self, epoch_now_s: float) -> float:
@@ -122,7 +122,7 @@ def of(row: BridgeRow) -> Unconfirmed | None:
         return None
 
 
-# ---- what was there before, and how to restore it ---------------------------------------
+# ---- previous settings, and how to restore them -----------------------------------------
 
 
 def keys_of(row: BridgeRow) -> tuple[Setting, ...]:
@@ -150,7 +150,7 @@ def before_attach(row: BridgeRow) -> tuple[Setting, ...]:
 
 
 def before_set(row: BridgeRow, settings: Iterable[Setting]) -> tuple[Setting, ...]:
-    """Return `settings` with their present values."""
+    """Return `settings` with their current values."""
     ids = _records(row)
 
     def before(s: Setting) -> str | None:
@@ -180,7 +180,7 @@ def restored(change: Unconfirmed, row: BridgeRow) -> tuple[Setting, ...]:
 def missing(change: Unconfirmed, row: BridgeRow) -> tuple[Setting, ...]:
     """Return the previous settings that a detach has removed and that `values` does not contain.
 
-    Settings made since the detach stay.
+    Settings that were made after the detach stay.
     """
     present = {s.place for s in keys_of(row)}
     attached_with = {PREFIX + name for name in (*values(change), *_ANEW)}
@@ -218,12 +218,12 @@ def waiting(name: str, change: Unconfirmed, epoch_now_s: float) -> str:
 
 def nothing_waits(name: str) -> str:
     """Return the refusal to confirm or roll back if the bridge has no unconfirmed change."""
-    found = f"bridge {name} has no change that waits to be confirmed"
-    return f"{found}; only a change with --rollback-after does, until its time has passed"
+    found = f"bridge {name} has no unconfirmed change"
+    return f"{found}; only a change with --rollback-after must be confirmed, within the given time"
 
 
 def too_late(name: str, change: Unconfirmed) -> str:
-    """Return the refusal to confirm a change whose time has passed."""
+    """Return the refusal to confirm a change after its deadline."""
     found = f"{change.what} was not confirmed in time, and is being rolled back"
     return f"bridge {name}: {found}; repeat the {change.what}"
 
@@ -236,6 +236,6 @@ def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:
     """
     if (change := of(row)) is not None:
         left_s = change.left_s(epoch_now_s)
-        found = f"{change.what} still waits {left_s:.0f} s to be confirmed"
+        found = f"{change.what} is not confirmed yet, and will be rolled back in {left_s:.0f} s"
         first = f"ovs-lbt confirm {quoted(row.name)}, or ovs-lbt rollback {quoted(row.name)}"
         raise Refused(f"bridge {row.name}: {found}; first run {first}")

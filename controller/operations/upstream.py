@@ -1,7 +1,7 @@
 """Finds problems in the upstream network from a bridge's counters, for `check`.
 
-Without a LAG, each broadcast arrives on every uplink, except the uplink on which one of our VMs sent it. On
-a LAG, a broadcast from the network arrives on one member, and broadcasts of our VMs do not return.
+Without a LAG, each broadcast arrives on every uplink, except the uplink on which a local VM sent it. On a
+LAG, a broadcast from the network arrives on one member, and local VMs' broadcasts do not return.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def parse(dumped: str) -> list[Counted]:
 def findings(
     team: JsonObject, ports: Mapping[str, Port], flows: Sequence[Counted]
 ) -> Iterator[Finding]:
-    """Report problems upstream of a bridge that its counters show.
+    """Report the problems upstream of a bridge that counters show.
 
     `team`: the bridge in the answer of `check`. `ports`: its uplinks. `flows`: the ovs-lbt flows.
     """
@@ -82,7 +82,7 @@ def findings(
     on_a_lag = team.get("teaming") in (Teaming.STATIC, Teaming.LACP)
     known = {name: ports[name] for name in up if name in ports}
     found = [*_differences(known, on_a_lag), *_deaf(known, on_a_lag)]
-    # The number of flooded frames received on each uplink, without frames of our own VMs.
+    # The number of flooded frames received on each uplink, without local VMs' frames.
     counted = [(f.registers.get(Register.UPLINK), f) for f in flows if f.table == Table.DELIVERY]
     came = {name: sum(f.packets for by, f in counted if by == no) for name, no in up.items()}
     if on_a_lag:
@@ -128,16 +128,16 @@ def _returned(
 ) -> Iterator[Finding]:
     """Report uplinks that are configured as a LAG, but are separate ports on the upstream switch.
 
-    On a LAG, a frame counts as our own only if its source address has just flooded a frame from here.
+    On a LAG, a frame counts as our own only if this host has just flooded a frame from its source address.
     """
     locked = (flow for flow in flows if flow.registers.get(Register.LOCKED) == 1)
     departures = (flow for flow in locked if flow.table == Table.DEPARTURE)
     count = sum(f.packets for f in departures if f.registers.get(Register.LOCAL) != 0)
     found = ""
     if count >= ENOUGH_FRAMES:
-        found = f"{count} broadcasts of our own VMs came back on another member"
+        found = f"{count} broadcasts from local VMs returned on another member"
     elif team.get("teaming") == Teaming.STATIC and same_by_all(came):
-        found = f"all members receive the same number of broadcasts ({_each(came)}), so each arrives twice"
+        found = f"all members receive the same number of broadcasts ({_each(came)}), so each broadcast arrives twice"
     if found:
         change = _set_teaming(team, "switch-independent")
         separate = f"if the uplinks are separate ports on that switch: {change}"
@@ -160,11 +160,11 @@ def _never_returned(
     )
     if sent < ENOUGH_FRAMES or came_back > 0:
         return
-    text = f"of {sent} broadcasts of our VMs, none came back on another uplink"
+    text = f"none of {sent} broadcasts from local VMs returned on another uplink"
     if same := same_by_all(came):
         text += ", but all uplinks receive other hosts' broadcasts, so upstream ports are isolated"
     elif max(came.values()) < ENOUGH_TO_COMPARE:
-        text += f"; {ONE_NETWORK}; other hosts' broadcasts will show if the uplinks are a LAG"
+        text += f"; {ONE_NETWORK}; other hosts' broadcasts will show whether this is a LAG"
     else:
         static = _set_teaming(team, "static")
         text += f"; {ONE_NETWORK}; if the upstream switch has a LAG: {static}, or LACP"
@@ -183,7 +183,7 @@ def _vlans(up: Mapping[str, int], flows: Sequence[Counted]) -> Iterator[Finding]
         never = [name for name, ofport in up.items() if came[vlan, ofport] == 0]
         if bring and never:
             text = (
-                f"{f'VLAN {vlan}' if vlan else 'untagged'} broadcasts arrive on {', '.join(bring)}, never on"
+                f"{f'VLAN {vlan}' if vlan else 'untagged'} broadcasts arrive on {', '.join(bring)}, but never on"
                 f" {', '.join(never)}; configure the VLAN on the switch port of every uplink"
             )
             yield Finding(WARNING, "vlan", text)

@@ -175,7 +175,7 @@ def row(columns: Sequence[Column], spans: Line, given: Sequence[int], look: Look
 
 
 def table(columns: Sequence[Column], rows: Sequence[Line], look: Look, indent: int) -> list[Line]:
-    """Draw a header line and the rows, without `indent`."""
+    """Draw a header line and the rows. `indent`: the width to leave free for an indent."""
     shown = [
         at
         for at, column in enumerate(columns)
@@ -211,7 +211,7 @@ def severity(ratio: float, threshold_ratio: float) -> Style:
 
 
 def bar(ratio: float, threshold_ratio: float, cells: int, look: Look) -> Line:
-    """Draw a utilization as a bar of `cells` cells (plus ends and a mark at the threshold: three)."""
+    """Draw a utilization as a bar of `cells` cells, plus three: both ends, and a mark at the threshold."""
     halves = min(2 * cells, round(2 * cells * ratio)) if ratio > 0 else 0
     if look.unicode:
         filled, mark = "█" * (halves // 2) + "▌" * (halves % 2), "│"

@@ -33,7 +33,7 @@ NONE_ATTACHED = "no bridge is attached; attach one with: ovs-lbt attach BRIDGE"
 OBSERVING_BOND = (
     "observe mode: the bond forwards as before; the table shows the uplinks for enforce mode"
 )
-OBSERVING_UPLINKS = "observe mode: no moves because of load; planned uplinks are in parentheses"
+OBSERVING_UPLINKS = "observe mode: no moves to balance load; planned uplinks are in parentheses"
 FAILED = "installed flows stay, and ovs-lbt will try again"
 FALLEN_BACK = "LACP is not negotiated, so one uplink serves all VM ports"
 
@@ -99,7 +99,7 @@ def waiting(
 def faults(answer: JsonObject, look: Look) -> list[Line]:
     """Return lines for the service's own faults; none if the service does not report faults."""
     texts = [
-        f"fault of ovs-lbt  {fault['found']} (in {fault['part']}: {fault['count']} in total)"
+        f"ovs-lbt fault  {fault['found']} (in {fault['part']}: {fault['count']} in total)"
         for fault in answer.get("faults", ())
     ]
     return [(), *_wrapped([*texts, OUR_LOG], look, Style.BAD)] if texts else []
@@ -328,7 +328,7 @@ def where(port: JsonObject) -> Span:
 
 
 def why(port: JsonObject, policy: str) -> str:
-    """Return the reason why a port is on its uplink, and the port's own policy if it has one.
+    """Return the reason why a port is on its uplink, and the port's own policy, if any.
 
     If the port is on its pinned uplink, the reason is the pin, not the reason for the last move.
     """

@@ -33,7 +33,7 @@ UNREAD = 128 + signal.SIGPIPE
 
 
 def look() -> Look:
-    """Return how to draw on standard output: as plain text of any width if it is not a terminal."""
+    """Return the look of standard output: plain text of any width if it is not a terminal."""
     if not sys.stdout.isatty():
         return Look()
     return Look(shutil.get_terminal_size().columns, unicode=shows_unicode())
@@ -80,7 +80,7 @@ def guard(whole: bool = False) -> None:
 
 @contextmanager
 def until_unread() -> Iterator[None]:
-    """End the process with status 141 if the reader of standard output, such as `head`, has gone."""
+    """End the process with status 141 if the reader of standard output, such as `head`, has exited."""
     try:
         try:
             yield

@@ -25,9 +25,9 @@ keys:
   up down j k  select a VM port; also PgUp PgDn Home End
   s  <  >      sort by the next column, by the one to the left, to the right
   r            reverse the sort order
-  /            show VM ports with a text; Enter keeps the filter, Esc shows all
+  /            show matching VM ports; Enter keeps the filter, Esc shows all
   b            show the next bridge, or all
-  e            explain the selected VM port; Esc goes back
+  e            explain the selected VM port; Esc returns
   m            move the selected VM port to an uplink, now
   p  u         pin the selected VM port to an uplink, unpin the VM port
   d            drain an uplink, or undrain a drained uplink

@@ -15,7 +15,7 @@ MOST_CHARACTERS = 200
 MOST_OF_LINE = 20 * MOST_CHARACTERS
 _LONG_WORD = re.compile(rf"(?<!\S)(\S{{{MOST_CHARACTERS - 1}}})\S{{2,}}")
 _DAY_S = 86400
-# The place where the cause of a fault of ovs-lbt can be found.
+# How to find the cause of a fault in ovs-lbt.
 OUR_LOG = "see the ovs-lbt log (journalctl -u ovs-lbt)"
 
 # The error if a bridge's keys are no longer in the database.
@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 def one_line(text: str, kept: str = "") -> str:
-    """Return the text with non-printable characters escaped (not `kept`), so that it is one line."""
+    """Return the text with non-printable characters escaped (except `kept`), as one line."""
     if text.isprintable():
         return text
     return "".join(
@@ -60,7 +60,7 @@ def printable(text: str, whole: bool = False) -> str:
 
 
 def quoted(name: str) -> str:
-    """Quote a name for a shell command. Return NAME if that is impossible, or it looks like an option."""
+    """Quote a name for a shell command. Return NAME if that is impossible, or `name` looks like an option."""
     word = shlex.quote(name)
     fits = word.isprintable() and len(word) < MOST_CHARACTERS and not name.startswith("-")
     return word if fits else "NAME"
@@ -86,7 +86,7 @@ def one_of(words: Iterable[str]) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return an addition to an unknown name that asks for the most similar name; may be empty."""
+    """Return a question that suggests the name most similar to an unknown name; may be empty."""
     by_lower = {known.lower(): known for known in names if known != name}
     alike = get_close_matches(name[:MOST_CHARACTERS].lower(), by_lower, 1)
     return f" (did you mean {by_lower[alike[0]]}?)" if alike else ""
@@ -98,7 +98,7 @@ def invalid(found: str, expected: str, names: Iterable[str] = ()) -> str:
 
 
 def is_invalid(found: str) -> str:
-    """Return the problem of an invalid value."""
+    """Return the statement that a value is invalid."""
     return f"{shortened(found) or 'an empty value'} is invalid"
 
 
@@ -131,7 +131,7 @@ def tunnels_sent(kinds: Iterable[str], bridges: Iterable[str], addresses: Iterab
 
 
 def hashed_by(used: str, why: str, cost: str | None = None) -> str:
-    """Describe the hash that spreads connections, the reason, and the cost if worth reporting."""
+    """Describe the hash that spreads connections, the reason for it, and its cost, if given."""
     told = f"connections are hashed by {used}: {why}"
     return told if cost is None else f"{told}; {cost}"
 

@@ -75,7 +75,7 @@ def told(service: Service, part: str) -> None:
     (fault,) = wait_until(faults, f"show tells of {part}")
     assert INJECTED in str(fault["found"])
     shown = service.do("show")
-    assert f"fault of ovs-lbt  {fault['found']}" in shown and LOG in shown
+    assert f"ovs-lbt fault  {fault['found']}" in shown and LOG in shown
     assert service.metric("ovslbt_faults_total", part=part) >= 1
     log = service.log.read_text()
     assert re.search(f"a fault of ovs-lbt, not of the switch: .*{INJECTED}", log)

@@ -122,7 +122,7 @@ STATES: dict[str, Callable[[World], object]] = {
     "time never goes back": time_goes_back,
     "one bundle at a time": a_second_bundle,
     "a bridge is managed once": managed_twice,
-    "a bridge in hand": two_attaches,
+    "one change at a time": two_attaches,
     "a request is answered once": answered_twice,
     "only the service that leads decides": a_standby_that_decides,
     "a bridge keeps its name": another_name,

@@ -135,7 +135,7 @@ def test_it_is_confirmed_in_the_database(host: Host, tmp_path: Path) -> None:
     (line,) = (tmp_path / "history.jsonl").read_text().splitlines()
     entry = json.loads(line)
     assert (entry["at"], entry["event"]) == (NOW_S, "confirmed")
-    with pytest.raises(Refused, match="has no change that waits to be confirmed; "):
+    with pytest.raises(Refused, match="has no unconfirmed change; "):
         reversal.confirm("br0")
     with pytest.raises(Refused, match=r"no bridge is named br7 \(did you mean br1\?\); "):
         reversal.confirm("br7")

@@ -84,7 +84,7 @@ def test_before_loads_are_known_it_is_said_when_they_will_be() -> None:
     assert planned["moves"] == [] and planned["policies"][0]["rest"] == "loads-unknown"
     wait_s = planned["policies"][0]["wait_s"]
     assert 0 < wait_s < LEAST_S
-    assert "are needed: try again in" in done(here.ask("plan"))
+    assert "are needed; try again in" in done(here.ask("plan"))
     here.run_for(wait_s + 1)
     assert ways(plan(here)) == [("vnet0", "eth1", "eth2")]
 
@@ -157,7 +157,7 @@ def test_an_observed_bridge_shows_what_it_would_do_and_applies_nothing() -> None
     assert planned["observed"] and ways(planned) == [("vnet0", "eth1", "eth2")]
     text = done(here.ask("plan"))
     assert "would be made now in enforce mode" in text and "NOW" not in text
-    assert says(text, "FROM", "IF ENFORCED", "EXPECTED", "observe mode: ", "not the present")
+    assert says(text, "FROM", "IF ENFORCED", "EXPECTED", "observe mode: ", "not the current")
     enforce = "to make moves: ovs-lbt set bridge br0 mode=enforce"
     assert refusal(here.ask("apply")) == f"bridge br0 is in observe mode; {enforce}"
     here.run_until(100)

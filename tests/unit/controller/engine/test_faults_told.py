@@ -109,7 +109,7 @@ def test_show_tells_of_a_fault_for_a_day_the_last_first() -> None:
         {"part": "metrics", "count": 1, "last_at": 1.0, "found": "line br0: KeyError: 'x'"},
     ]
     shown = done(here.ask("show"))
-    assert "fault of ovs-lbt  line br0: KeyError: 'x' (in lines: 4 in total)\n" in shown
+    assert "ovs-lbt fault  line br0: KeyError: 'x' (in lines: 4 in total)\n" in shown
     assert shown.endswith(f"\n  {OUR_LOG}")
     here.now_s = 86_402.5
     assert "faults" not in json.loads(done(here.ask("show", "--json")))

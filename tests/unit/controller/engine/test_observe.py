@@ -80,7 +80,7 @@ def test_on_plain_uplinks_the_bindings_in_force_are_shown_beside_the_planned_one
     assert sorted(str(u) for u in would_be(here).values()) == ["eth1", "eth1", "eth2", "eth2"]
     assert set(here.stored_bindings().values()) == {"eth1", None}
     text = done(here.ask("show"))
-    assert "observe mode: no moves because of load" in text and "eth1 (eth2)" in text
+    assert "observe mode: no moves to balance load" in text and "eth1 (eth2)" in text
     here.restart_service().run_for(1)
     assert set(here.bindings().values()) == {"eth1"}
     assert here.commands(Apply) == []

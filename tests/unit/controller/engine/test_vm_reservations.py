@@ -43,7 +43,7 @@ def test_a_reservation_that_comes_moves_one_and_says_why() -> None:
     bound = here.bindings()
     assert (bound["vnet0"], bound["vnet1"]) == ("eth1", "eth2")
     assert moves(here) == Counter({"rule": 1})
-    assert "has room for its reservation" in explained(here, "vnet1")["said"]["why there"]
+    assert "has room for the reservation" in explained(here, "vnet1")["said"]["why there"]
     here.run_for(60)
     assert here.bindings() == bound and moves(here)["rule"] == 1
 

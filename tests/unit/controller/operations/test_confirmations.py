@@ -264,7 +264,7 @@ def test_a_second_change_is_refused_while_one_waits(words: str) -> None:
 
 def test_attaching_a_bridge_whose_detach_waits_is_refused() -> None:
     here = detached_for_now(host())
-    assert "detach still waits " in refusal(here.ask("attach", "br0"))
+    assert "detach is not confirmed yet" in refusal(here.ask("attach", "br0"))
 
 
 def test_a_plain_detach_ends_an_attach_that_waits() -> None:
@@ -279,7 +279,7 @@ def test_nothing_to_confirm_is_said(command: str) -> None:
     here = world(host()).start()
     assert says(
         refusal(here.ask(command, "br0")),
-        "bridge br0 has no change that waits",
+        "bridge br0 has no unconfirmed change",
         "; ",
         "--rollback-after",
     )
@@ -302,7 +302,7 @@ def test_it_can_be_reverted_at_once() -> None:
     here.ask("revert", "br0")
     assert done(here.replies[here.asked]) == "br0: attach rolled back by an operator"
     assert here.rows["br0"] == BARE
-    assert "no change that waits" in refusal(here.ask("confirm", "br0"))
+    assert "no unconfirmed change" in refusal(here.ask("confirm", "br0"))
 
 
 def test_a_late_confirmation_is_refused_while_it_is_reverted() -> None:

@@ -23,7 +23,7 @@ from tests.unit.rows import (
 
 BARE = without_us(host())
 KEEP = "unless confirmed: ovs-lbt confirm br0"
-NO_FLOWS = "would remove the flows and groups of ovs-lbt from bridge br0"
+NO_FLOWS = "would remove all ovs-lbt flows and groups from bridge br0"
 DRAINED = ["would move vnet0: eth1 -> eth2 (drain)", "would move vnet2: eth1 -> eth2 (drain)"]
 PLAIN = plain_uplinks("standalone")
 PLAIN_ATTACHED = 'policy=explicit, uplinks=eth1,eth2, connection-hash=auto, before={"fail_mode"'
@@ -137,8 +137,8 @@ def test_an_uplink_that_is_used_again_gets_its_vm_ports_back() -> None:
 def test_a_change_that_waits_is_confirmed_or_rolled_back() -> None:
     here = served()
     done(here.ask("set", "bridge", "br0", "window-s=7", "--rollback-after", "60"))
-    assert dry(here, "confirm br0") == ["would confirm the set of bridge br0, so that it stays"]
-    back = ["would remove window-s from bridge br0", "would roll back the set of bridge br0"]
+    assert dry(here, "confirm br0") == ["bridge br0: would confirm set, so that it stays"]
+    back = ["would remove window-s from bridge br0", "bridge br0: would roll back set"]
     assert dry(here, "rollback br0") == dry(here, "revert br0") == back
     done(here.ask("rollback", "br0"))
 

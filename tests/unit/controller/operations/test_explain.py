@@ -79,7 +79,7 @@ def test_a_pin_is_named_as_long_as_it_is_one() -> None:
     done(here.ask("pin", "vnet0", "eth2"))
     assert "pinned to eth2" in said(here)["rules"]
     done(here.ask("unpin", "vnet0"))
-    assert said(here)["why there"] == "pin: it was pinned to eth2, and nothing has moved it since"
+    assert said(here)["why there"] == "pin: the VM port was pinned to eth2, and has not moved since"
 
 
 def test_a_reason_without_a_sentence_of_its_own_is_explained_by_the_decision_log() -> None:

@@ -54,7 +54,7 @@ def test_another_one_is_warned_of_and_not_refused(version: str) -> None:
 @pytest.mark.parametrize("version", ["2.7.3", "2.7.90-dev", "1.12.0"])
 def test_one_without_what_we_need_is_refused(version: str) -> None:
     assert advice.release_refusal(version) == (
-        f"Open vSwitch {version} cannot limit the flows of the learn action; upgrade to 2.8 or later"
+        f"Open vSwitch {version} cannot limit the number of flows that a learn action adds; upgrade to 2.8 or later"
     )
 
 

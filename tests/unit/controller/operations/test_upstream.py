@@ -52,7 +52,7 @@ def test_a_lag_is_well(teaming: str) -> None:
 def test_a_lag_on_which_frames_come_back_is_none() -> None:
     locked = Counted(Table.DEPARTURE, 400, (f"{Register.LOCKED}=0x1",))
     ((check, text),) = found(team("static"), sent(500), locked)
-    assert check == "no-lag" and text.startswith("LAG: 400 broadcasts of our own VMs came back")
+    assert check == "no-lag" and text.startswith("LAG: 400 broadcasts from local VMs returned")
 
 
 def test_uplinks_by_which_nothing_comes_back_are_not_of_one_network() -> None:
