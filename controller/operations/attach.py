@@ -138,7 +138,7 @@ class Attach(Change):
             count = len(bridge.foreign)
             others = f"{count} flow{'' if count == 1 else 's'} that other programs added"
             why = f"its fail mode is standalone, and changing it now would flush {others}"
-            return self._give_up(bridge, f"{why}; set it to secure before others add flows", now_s)
+            return self._give_up(bridge, f"{why}; set it to secure, then add them again", now_s)
         if conflicts := inspection.obstacles(bridge.read, bridge.config.on_bond):
             return self._give_up(bridge, conflicts, now_s)
         lost = [*advice.dropped(bridge.config, row, bridge.addresses.by_port)]
@@ -327,7 +327,7 @@ def attachable(
 def _restored(
     row: BridgeRow, values: Mapping[str, str]
 ) -> tuple[Mapping[str, str], tuple[Setting, ...]]:
-    """Return `values` for an attach with lost keys added, and settings that restore other lost keys."""
+    """Return `values` with lost keys added, and the settings that restore all other lost keys."""
     last = {key.removeprefix(PREFIX): value for key, value in last_keys(row).items()}
     set_by_operators = settable(BRIDGE_KEYS)
     values = {"policy": str(BRIDGE_KEYS["policy"].default)} | {

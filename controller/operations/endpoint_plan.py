@@ -23,8 +23,8 @@ from policies import endpoints as policy
 from policies.endpoints import Vm
 from policies.model import Load
 
-# The default interval at which ovs-vswitchd writes statistics to the database. Between two readings
-# whose distance is a multiple of this interval, the number of updates is always the same.
+# The default interval at which ovs-vswitchd writes statistics to the database. If the time between
+# two readings is a multiple of this interval, the number of updates is always the same.
 UPDATE_INTERVAL_S = 5.0
 UPDATES = 2
 MS_PER_S = 1000

@@ -43,7 +43,7 @@ class Step(Enum):
 
     # The switch is read. Waits for all data that an attach depends on. Nothing has been changed so far.
     READ = auto()
-    # The database has stored the settings. Waits until it reports them; then our pipeline is sent.
+    # The database has stored the settings. Waits until the database reports them; then our pipeline is sent.
     TAKE_OVER = auto()
     # The new fail mode is sent to the database. Waits until the switch has flushed all flows for it.
     FLUSH = auto()
@@ -52,7 +52,7 @@ class Step(Enum):
 
     # Units move to the member on which NORMAL will forward. Waits until frames arrive on this member.
     GATHER = auto()
-    # Our flows and groups are removed from the switch. Waits until none of them is left.
+    # Our flows and groups are removed from the switch. Waits until all are removed.
     REMOVE = auto()
     # NORMAL on all plain uplinks would form a loop, so it is limited to one uplink. Waits for the limit.
     FORWARD = auto()
@@ -60,7 +60,7 @@ class Step(Enum):
     FORGET = auto()
 
     # The settings are no longer in force, or an attach has failed and its settings are rolled back.
-    # Waits for the database's answer, and until the switch has no flows or groups of ours.
+    # Waits for the database's answer, and until the switch has no ovs-lbt flows or groups.
     LEAVE = auto()
 
     # The uplink is drained. Waits until no unit uses it, and the learning packets are sent.

@@ -224,7 +224,7 @@ def removed_rule(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
 
 
 def of_vm(bridges: Mapping[str, Bridge], name: str) -> tuple[Bridge, VmPortConfig] | None:
-    """Return the VM port whose VM interface is `name` (UUID/MAC), the name under which rules are stored."""
+    """Return the VM port of the VM interface `name` (UUID/MAC, as in rules' keys); None if there is none."""
     for bridge in bridges.values():
         for port in bridge.config.vm_ports:
             if (found := _same(port.vm_ids, name)) is not None:
@@ -233,7 +233,7 @@ def of_vm(bridges: Mapping[str, Bridge], name: str) -> tuple[Bridge, VmPortConfi
 
 
 def _guest(bridge: Bridge, name: str) -> tuple[VmPortConfig, Guest] | None:
-    """Return the VM behind a patch port whose interface is `name` (UUID/MAC), and the patch port."""
+    """Return a patch port, and the VM behind it with interface `name` (UUID/MAC); None if unknown."""
     for port in bridge.config.vm_ports:
         for guest in port.guests:
             if _same(guest.identities, name) is not None:

@@ -126,7 +126,7 @@ def of(row: BridgeRow) -> Unconfirmed | None:
 
 
 def keys_of(row: BridgeRow) -> tuple[Setting, ...]:
-    """Return all our keys in the records of a bridge, its ports and their interfaces."""
+    """Return all ovs-lbt keys in the records of a bridge, its ports and their interfaces."""
     return tuple(
         Setting(table, record, key, value)
         for (table, record), ids in _records(row).items()
@@ -225,7 +225,7 @@ def nothing_waits(name: str) -> str:
 def too_late(name: str, change: Unconfirmed) -> str:
     """Return the refusal to confirm a change after its deadline."""
     found = f"{change.what} was not confirmed in time, and is being rolled back"
-    return f"bridge {name}: {found}; repeat the {change.what}"
+    return f"bridge {name}: {found}; run {change.what} again"
 
 
 def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:

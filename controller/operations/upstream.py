@@ -31,7 +31,7 @@ _MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """The record of an uplink in the database. A value is None if it is not known or not counted."""
+    """The record of an uplink in the database. None: the value is unknown or not counted."""
 
     mtu: int | None = None
     speed_bps: int | None = None

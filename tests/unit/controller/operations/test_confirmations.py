@@ -311,7 +311,7 @@ def test_a_late_confirmation_is_refused_while_it_is_reverted() -> None:
     assert says(
         refusal(here.ask("confirm", "br0")),
         "bridge br0: attach",
-        "being rolled back; repeat the attach",
+        "being rolled back; run attach again",
     )
 
 
