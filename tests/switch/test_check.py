@@ -212,7 +212,7 @@ def test_a_vlan_that_is_missing_on_an_uplink_is_found(bed: Bed, service: Service
             wait_until(lambda: checked(service)[1].keys() == {"vlan"}, "it is found")
             text = checked(service)[1]["vlan"]
             assert text.startswith(
-                f"VLAN 20 broadcasts arrive on {bed.uplinks[0]}, never on {bed.uplinks[1]}"
+                f"VLAN 20 broadcasts arrive on {bed.uplinks[0]}, but never on {bed.uplinks[1]}"
             )
         finally:
             bed.tor.ovs.vsctl("clear", "port", end, "trunks")
