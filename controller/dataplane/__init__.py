@@ -1,6 +1,6 @@
 """The OpenFlow pipeline as values: tables, flows, groups, frames and queues.
 
-`pipeline.build` creates all flows and groups of a bridge from a `team.Team`, with the modules in its
-list of features. `pipeline.changes` determines the changes from the installed flows and groups, and
-`openflow` encodes them. This package imports `config` and the policies. It does not depend on bridges or loads.
+`pipeline.build` creates all flows and groups of a bridge from a `team.Team`, with one module for each
+feature. `pipeline.changes` compares them with the installed flows and groups, and `openflow` encodes the
+changes. This package imports `config` and the policies, and does not depend on bridges or loads.
 """

@@ -1,10 +1,10 @@
-"""Classification: a frame's ingress port and VLAN, and frames that a bridge must not forward.
+"""Classification: determines a frame's ingress port and VLAN, and drops frames not to be forwarded.
 
 Tables: CLASSIFY; in LEARN, FROM_UPLINK and UPLINK_OUT, the flows that drop these frames.
 
-Invariant: after CLASSIFY, one of the registers VM_PORT and UPLINK is set, and register VLAN contains a
-VLAN that this port carries. A frame in VLAN 0 is untagged or priority-tagged; any other frame has the
-tag of its VLAN.
+Invariant: after CLASSIFY, either register VM_PORT or UPLINK is set to the ingress port, and register
+VLAN to a VLAN that this port carries. A frame in VLAN 0 is untagged or priority-tagged; any other frame
+has the tag of its VLAN.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 @kept
 def _drop_inner_tags(ofport: OfPort) -> Iterator[FlowSpec]:
-    """Flows that drop a VM port's frames with a second tag after tag 0, which could become the VLAN."""
+    """Yield flows that drop a VM port's frames with a second tag after a tag of VLAN 0."""
     port = openflow_port(ofport)
     for tag in tables.ETH_TAGS:
         tagged = {"in_port": port, "vlan_vid": VLAN_PRESENT, "eth_type": tag}
@@ -71,7 +71,7 @@ def _drop_inner_tags(ofport: OfPort) -> Iterator[FlowSpec]:
 def _classify(
     ofport: OfPort, vlans: PortVlans, came_in: SetField, goto: Table
 ) -> Iterator[FlowSpec]:
-    """Flows that set the registers and the VLAN tag, and drop frames that the port must not receive."""
+    """Yield flows that set registers and the VLAN tag, or drop frames that the port must not receive."""
     came: Fields = {"in_port": openflow_port(ofport)}
     # A multicast address is never a valid source.
     yield flow(Table.CLASSIFY, 120, {**came, "eth_src": tables.MULTICAST})
@@ -98,10 +98,10 @@ def _classify(
 
 
 def _drop_what_no_bridge_forwards(team: Team) -> Iterator[FlowSpec]:
-    """Flows that drop frames of protocols between switches, and frames without a source address.
+    """Yield flows that drop frames of protocols between switches, and frames without a source address.
 
-    With `forward-bpdu`, NORMAL and our pipeline flood such frames. On a LAG, STP and LACP frames
-    still do not leave, because the upstream switch would treat the VM as the other end of the link.
+    With `forward-bpdu`, NORMAL and our pipeline flood such frames. On a LAG, STP and LACP frames are
+    still not sent out, because the upstream switch would treat the VM as the other end of the link.
     """
     for reserved in () if team.forwards_bpdu else (RESERVED_MULTICAST, *VENDORS_MULTICAST):
         yield flow(Table.LEARN, 60, {"eth_dst": reserved})

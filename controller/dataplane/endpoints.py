@@ -1,24 +1,25 @@
-"""Tunnel endpoints: their frames on other uplinks than their home, and peers' answers to these frames.
+"""Tunnel endpoints: frames from them on other uplinks than the home, and peers' answers to these frames.
 
 Without a LAG, frames that a hash sends out on another uplink than the home ("off home") have one of our
 source addresses. Open vSwitch's userspace datapath uses the source address of a tunnel's frame as the
-endpoint's address, and answers to it. So each endpoint has its own off-home addresses, one for each
-uplink. Frames to these are delivered to the endpoint's own address, as the tunnel accepts no other.
+endpoint's address, and answers to this address. So each endpoint has its own off-home addresses, one for
+each uplink. In frames to an off-home address, the endpoint's own address replaces it as the destination,
+because the tunnel accepts no other destination.
 
-A *lane* is all traffic with the off-home addresses of one uplink. It uses one uplink in both directions,
-the first live uplink in its order. If that uplink fails, frames keep their address and leave on the next
-uplink, so that upstream switches learn the new port of the address.
+A *lane* is all traffic with the off-home addresses for one uplink. A lane uses one uplink in both
+directions: the first live uplink in the lane's order. If that uplink fails, frames keep the off-home
+address and leave on the next uplink, so that upstream switches learn the new port of the address.
 
-Bucket's group -> OFF_HOME -> the lane's group (its first live uplink).
-FROM_UPLINK -> TO_ENDPOINT -> EGRESS.
+To uplinks: the bucket's group -> OFF_HOME -> the lane's group (the lane's first live uplink).
+From uplinks: FROM_UPLINK -> TO_ENDPOINT -> EGRESS.
 
 Tables: TO_ENDPOINT; in LEARN, FROM_UPLINK and OFF_HOME, the flows for off-home addresses of endpoints.
 They add learned flows to SPOKEN. Groups: one for each lane, and one for each lane and uplink.
 
 Invariant: a frame to an off-home address reaches the endpoint and no other port. If the network does not
-know the address and floods the frame to every uplink, one copy is accepted. The exception is an address
-that has sent in the last `SPOKEN_TIMEOUT_S` seconds: frames to it are accepted on every uplink, like all
-known unicast, because some frames still arrive on the old uplink after a failure.
+know the address and floods the frame to every uplink, one copy is accepted. If frames were sent from the
+address in the last `SPOKEN_TIMEOUT_S` seconds, frames to it are accepted on every uplink, like all known
+unicast, because some frames still arrive on the old uplink after a failure.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def groups(team: Team) -> Iterator[GroupSpec]:
 
 
 def _returning(endpoint: Endpoint) -> Iterator[FlowSpec]:
-    """Flows for frames from uplinks: to off-home addresses, and our own returning frames from them."""
+    """Yield flows for frames from uplinks to off-home addresses, and for our own returning frames."""
     for lane, mac in endpoint.off_home_macs:
         yield flow(Table.FROM_UPLINK, 20, {"eth_src": mac})
         yield flow(
@@ -91,7 +92,7 @@ def _returning(endpoint: Endpoint) -> Iterator[FlowSpec]:
 
 
 def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
-    """Flows for our learning packets for off-home addresses. VMs may not send from these addresses."""
+    """Yield flows that pass our learning packets for off-home addresses, and drop VMs' frames."""
     for lane, mac in endpoint.off_home_macs:
         yield flow(Table.LEARN, 60, {"eth_src": mac})
         rarp: Fields = {"eth_src": mac, "eth_dst": BROADCAST, "eth_type": tables.ETH_RARP}
@@ -100,7 +101,7 @@ def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
 
 
 def _leaving(endpoint: Endpoint, team: Team) -> Iterator[FlowSpec]:
-    """Flows for hashed frames. The lane of the endpoint's first uplink leaves on the present home."""
+    """Yield flows for hashed frames. The lane of the endpoint's first uplink leaves on the home."""
     sent: Fields = {Register.VM_PORT: endpoint.ofport}
     for lane, mac in endpoint.off_home_macs:
         at_home = {**sent, Register.LANE: int(lane) << 16 | int(lane)}
@@ -112,7 +113,7 @@ def _leaving(endpoint: Endpoint, team: Team) -> Iterator[FlowSpec]:
 
 
 def _by_lane(endpoint: Endpoint, lane: OfPort) -> Actions:
-    """Actions that send a frame through its lane, and learn that its off-home address has just sent."""
+    """Return actions that send a frame through its lane, and learn that its address has just sent."""
     speaks = Learn(
         Table.SPOKEN,
         tables.cookie(tables.Kind.LEARNED, endpoint.ofport),

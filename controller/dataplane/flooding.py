@@ -1,11 +1,11 @@
 """Flooding: broadcast, multicast and unknown unicast reach each VM port of the VLAN once.
 
-Tables: DELIVERY, FLOOD, MEMBERSHIP; in DESTINATION and EGRESS, the flows for frames that VM ports flood;
-in PORT_OUT, the flows that drop some flooded frames. Groups: for each class of VLANs, one or more groups
-of local VM ports; for each VM port, a delivery group for each uplink.
+Tables: DELIVERY, FLOOD, MEMBERSHIP; in DESTINATION and EGRESS, the flows for flooded frames from VM
+ports; in PORT_OUT, the flows that drop some flooded frames. Groups: for each class of VLANs, one or more
+groups that flood to local VM ports; for each VM port, a delivery group for each uplink.
 
 Invariant: flooded frames arrive from the network on every uplink, and a VM port accepts them only from
-the first live uplink of its order. On a LAG, such a frame arrives on one member, which may be any.
+the first live uplink in its order. On a LAG, such a frame arrives on one uplink, which may be any uplink.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ LINK_LOCAL_GROUPS_V6 = ("ff02::", "ffff::")
 
 
 def opens(old: GroupSpec, new: GroupSpec, live: Collection[int]) -> bool:
-    """Whether the change from `old` to `new` makes a delivery group accept frames of its uplink.
+    """Whether the change from `old` to `new` makes a delivery group accept frames from its uplink.
 
-    After a failure, the switch itself immediately accepts frames from the next uplink. A change after
-    that opens nothing, and must not cause frames to be dropped. `live`: ports that carry traffic.
+    False if the switch itself accepts these frames already, because the previous uplink has failed: the
+    caller must not drop them. `live`: the ports that carry traffic.
     """
     slot = (new.group_id - tables.GROUP_IDS.start) >> 16
     if not 1 <= slot <= MAX_UPLINKS or not _delivers(new):
@@ -55,10 +55,10 @@ def opens(old: GroupSpec, new: GroupSpec, live: Collection[int]) -> bool:
 
 
 def held(group: GroupSpec) -> FlowSpec | None:
-    """The flow that temporarily drops frames from a delivery group's uplink to its VM port.
+    """Return a flow that temporarily drops frames from a delivery group's uplink to its VM port.
 
-    The flow expires by itself, in case the service has stopped. None on a static LAG, where buckets do
-    not determine a frame's uplink, and each frame arrives on one uplink only.
+    The flow has a timeout, in case the service stops. Return None on a static LAG, where buckets do not
+    determine a frame's uplink, and each frame arrives on one uplink only.
     """
     ways = [bucket.watch_port for bucket in group.buckets if bucket.actions]
     if len(ways) != 1 or ways[0] is None:
@@ -69,7 +69,7 @@ def held(group: GroupSpec) -> FlowSpec | None:
 
 
 def is_held(flow: FlowSpec) -> bool:
-    """Whether `flow` is the result of `held`: it temporarily drops frames of a delivery group."""
+    """Whether `held` made this flow, which temporarily drops frames from an uplink to a VM port."""
     return flow.table == Table.PORT_OUT and bool(flow.hard_timeout_s)
 
 
@@ -107,7 +107,7 @@ def _from_uplink(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
 
 
 def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
-    """Flows that send VM ports' flooded frames to local VM ports and out on the sender's uplink."""
+    """Yield flows that send VM ports' flooded frames to local VM ports and out on the sender's uplink."""
     out = Resubmit(Table.UPLINK_OUT)
     for vlan_class in _vlan_classes(team):
         local = tuple(ToGroup(group_id) for group_id, _ in vlan_class.groups())
@@ -117,8 +117,8 @@ def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
     multicast = {"eth_dst": MULTICAST}
     yield flow(Table.DESTINATION, 10, multicast, goto=Table.FLOOD)
     if not team.hears_everywhere:
-        # If the source is not learned, the returning frame is not recognized as our own, and VM ports on
-        # other uplinks would receive two copies. They receive only the returning frame.
+        # If a frame's source is not learned, the returning frame is not recognized, and VM ports on other
+        # uplinks would receive two copies. So local VM ports receive only the returning frame.
         unlearned = {Register.LEARNED: 0}
         yield flow(Table.DESTINATION, 70, {**multicast, **unlearned}, goto=Table.UPLINK_OUT)
         unknown = {Register.TARGET: 0, Register.UPLINK: 0}
@@ -127,12 +127,12 @@ def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
 
 @kept
 def _group_reports() -> Iterator[FlowSpec]:
-    """Flows that keep members of a multicast group from receiving other members' reports.
+    """Yield flows that keep members of a multicast group from receiving other members' reports.
 
-    A member that receives another's report sends none (RFC 2236 section 3, RFC 2710 section 4). The
-    snooping switch on its uplink would then stop sending it the group. All other VM ports receive
-    reports, including a router that queries for members: its queries to a group look like reports.
-    With IGMPv3 and MLDv2, members always send their reports.
+    A member that receives another member's report sends none (RFC 2236 section 3, RFC 2710 section 4).
+    The snooping switch on the member's uplink would then stop forwarding the group's frames. All other VM
+    ports receive reports, including a router that queries for members: the router's queries to a group
+    look like reports. With IGMPv3 and MLDv2, members always send their reports.
     """
     igmp: Fields = {**tables.IGMP_MESSAGE, "eth_dst": MULTICAST}
     mld: Fields = {**tables.icmpv6(tables.MLD_V1_REPORT), "eth_dst": MULTICAST}
@@ -150,7 +150,7 @@ def _group_reports() -> Iterator[FlowSpec]:
 
 @kept
 def _member(ofport: OfPort) -> Iterator[FlowSpec]:
-    """A flow that learns to drop others' reports for a group that the VM port has reported itself."""
+    """Yield a flow that learns to drop other members' reports of a group that the VM port reported."""
     is_member = Learn(
         Table.PORT_OUT,
         tables.cookie(Kind.LEARNED, tables.MEMBERSHIP | ofport),
@@ -170,7 +170,7 @@ def _member(ofport: OfPort) -> Iterator[FlowSpec]:
 def groups(team: Team) -> Iterator[GroupSpec]:
     for vlan_class in _vlan_classes(team):
         for group_id, ports in vlan_class.groups():
-            # The switch does not send a frame out on the port on which it was received.
+            # The switch does not send a frame out on the port that received the frame.
             buckets = tuple(Bucket(out_by(port.ofport)) for port in ports)
             yield GroupSpec(group_id, "all", buckets)
     hears_everywhere, is_static_lag = team.hears_everywhere, team.is_static_lag
@@ -181,7 +181,7 @@ def groups(team: Team) -> Iterator[GroupSpec]:
             )
 
 
-# Cached between pipelines, because most moves concern few VM ports.
+# Cached between pipelines, because most moves change the groups of few VM ports.
 @functools.lru_cache(maxsize=KEPT)
 def _delivery_group(
     ofport: OfPort,
@@ -191,11 +191,11 @@ def _delivery_group(
     hears_everywhere: bool,
     is_static_lag: bool,
 ) -> GroupSpec:
-    """The group that delivers frames flooded by one uplink, if no earlier uplink in `order` is live.
+    """Return the group that delivers an uplink's flooded frames if no earlier uplink in `order` is live.
 
     The buckets of earlier uplinks have no actions: the frame has arrived on those uplinks as well, and
-    is delivered from there. So there is one copy, even in a failover that the service has not
-    detected yet. On a LAG, the frame has arrived on one uplink only, which need not be in `order`.
+    is delivered from the first live one. So the VM port receives one copy, even before the service has
+    detected a failover. On a LAG, the frame has arrived on one uplink only, which need not be in `order`.
 
     `index`: the position of the uplink in `uplinks`.
     """
@@ -213,8 +213,8 @@ def _delivery_group(
 class _VlanClass:
     """A class of VLANs that the same VM ports carry.
 
-    `is_rest`: the flows of this class match any VLAN, because those of other classes have a higher
-    priority. This is the largest class.
+    `is_rest`: this is the largest class, whose flows match any VLAN. The flows of all other classes have
+    a higher priority.
     """
 
     vlans: VlanSet
@@ -222,14 +222,14 @@ class _VlanClass:
     is_rest: bool
 
     def groups(self) -> Iterator[tuple[int, tuple[VmPort, ...]]]:
-        """The IDs of the groups that together flood to `self.ports`, each with its part of the ports."""
+        """Yield (ID, VM ports) of each group; all of these groups together flood to `self.ports`."""
         lowest = None if self.is_rest else next(iter(self.vlans))
         most = tables.PORTS_PER_LOCAL_GROUP_MAX
         for part in range(max(1, -(-len(self.ports) // most))):
             yield tables.local_group_id(lowest, part), self.ports[part * most : (part + 1) * most]
 
     def matches(self) -> Iterator[Fields]:
-        """Matches that together cover the VLANs of the class."""
+        """Yield matches that together cover the VLANs of the class."""
         if self.is_rest:
             yield {}
             return
@@ -246,9 +246,9 @@ def _vlan_classes(team: Team) -> Iterator[_VlanClass]:
 
 
 def no_flood(installed: Pipeline) -> frozenset[int] | None:
-    """The ports with the flag `no-flood`, according to the installed flows; None: not known.
+    """Return the ports with the flag `no-flood`, derived from the installed flows; None if unknown.
 
-    A switch loses flows and flags together, so the flags can be derived from the flows.
+    The flags can be derived because a switch that loses its flows also loses the flags.
     """
     flows = installed.flows.values()
     flooded = [f for f in flows if (Register.NORMAL, 1) not in f.match]
@@ -262,6 +262,6 @@ def no_flood(installed: Pipeline) -> frozenset[int] | None:
 
 
 def cut_off(installed: Pipeline) -> frozenset[int]:
-    """The uplinks with the flag `no-flood` after a rescue, so that NORMAL does not flood to them."""
+    """Return the uplinks that have the flag `no-flood` after `ovs-lbt rescue`, from its flows."""
     rescue = [f for f in installed.flows.values() if tables.cookie_kind(f.cookie) is Kind.RESCUE]
     return frozenset(v for f in rescue for k, v in f.match if k == "in_port" and isinstance(v, int))

@@ -12,9 +12,9 @@ ARP_REQUEST, ARP_REPLY, REVERSE_REQUEST = 1, 2, 3
 ARP, OF_ETHERNET = struct.Struct("!HHBBH6s4s6s4s"), (1, ETH_IPV4, 6, 4)
 MINIMUM_BYTES = 60
 
-# A locally administered address that no other host has. Only the queried VM receives its frames.
+# A locally administered address that no other host has. Only the queried VM receives frames from it.
 QUERIER = bytes.fromhex("02006c627400")
-# Hosts answer within this time. It is short enough for a move or failover, and long enough to
+# Hosts answer within this time, which is short enough for a move or failover, and long enough to
 # distribute the answers of all VMs on a failed uplink.
 RESPONSE_TIME_S = 0.2
 # The defaults of every querier (RFC 3376 section 8, RFC 3810 section 9).
@@ -31,11 +31,11 @@ LINK_LOCAL = IPv6Address("fe80::ffff:ffff:ffff:ffff")
 
 
 def rarp(mac: str, vlan: int | None = None, *, to_itself: bool = False) -> bytes:
-    """A learning packet: a broadcast RARP request (RFC 903) from which switches learn `mac`.
+    """Return a learning packet: a broadcast RARP request (RFC 903) from which switches learn `mac`.
 
-    It is not answered. Hypervisors send the same frame when a VM arrives. `vlan` tags the frame;
-    None or 0 leaves it untagged. `to_itself`: the frame is addressed to `mac`, so that a switch that
-    learns from the frame does not forward it.
+    Hosts do not answer this request. Hypervisors send the same frame when a VM arrives. `vlan`: the VLAN
+    in the tag; None or 0: untagged. `to_itself`: address the frame to `mac`, so that a switch that learns
+    from the frame does not forward the frame.
     """
     source = octets(mac)
     body = ARP.pack(*OF_ETHERNET, REVERSE_REQUEST, source, bytes(4), source, bytes(4))
@@ -43,14 +43,14 @@ def rarp(mac: str, vlan: int | None = None, *, to_itself: bool = False) -> bytes
 
 
 def garp(mac: str, address: IPv4Address, vlan: int | None = None) -> bytes:
-    """A gratuitous ARP request (RFC 5227 section 3): `address` is at `mac`. It is not answered."""
+    """Return a gratuitous ARP request (RFC 5227 section 3), which announces `address` at `mac`."""
     source, about = octets(mac), address.packed
     body = ARP.pack(*OF_ETHERNET, ARP_REQUEST, source, about, bytes(6), about)
     return frame(BROADCAST, source, vlan, ETH_ARP, body)
 
 
 def advertisement(mac: str, address: IPv6Address, peer: IPv6Address) -> bytes:
-    """An unsolicited neighbour advertisement (RFC 4861 section 7.2.6) to `peer`: `address` is at `mac`.
+    """Return a neighbour advertisement (RFC 4861 section 7.2.6) to `peer` of `address` at `mac`.
 
     Open vSwitch's userspace datapath ignores advertisements to all nodes, but accepts those to its own
     address. The MAC address of `peer` is unknown, so the frame is addressed to the solicited-node group
@@ -64,12 +64,12 @@ def advertisement(mac: str, address: IPv6Address, peer: IPv6Address) -> bytes:
 
 
 def igmp_query(vlan: int | None = None) -> bytes:
-    """An IGMPv3 general query for the IPv4 multicast groups of a VM.
+    """Return an IGMPv3 general query, which a VM answers with the VM's IPv4 multicast groups.
 
     The version is 3, because hosts use an older version for minutes after a query with that version.
-    Hosts without version 3 treat the query as one of their version. The source is 0.0.0.0, which no
-    querier has, so hosts and switches neither elect us nor treat us as a router (RFC 4541 section
-    2.1.1). `vlan` tags the frame; None or 0 leaves it untagged.
+    Hosts that lack version 3 treat the query like one with their version. The source is 0.0.0.0, which
+    no querier has, so hosts and switches neither elect us nor treat us as a router (RFC 4541 section
+    2.1.1). `vlan`: the VLAN in the tag; None or 0: untagged.
     """
     query = struct.pack("!BBH4s", IGMP_QUERY, round(RESPONSE_TIME_S * 10), 0, bytes(4))
     query += struct.pack("!BBH", ROBUSTNESS, QUERY_INTERVAL_S, 0)
@@ -83,11 +83,11 @@ def igmp_query(vlan: int | None = None) -> bytes:
 
 
 def mld_query(vlan: int | None = None) -> bytes:
-    """An MLDv2 general query for the IPv6 multicast groups of a VM.
+    """Return an MLDv2 general query, which a VM answers with the VM's IPv6 multicast groups.
 
     The version is 2, because hosts use an older version for minutes after a query with that version.
     Hosts accept only link-local sources (RFC 3810 section 5.1.14), so the source is the link-local
-    address that loses every election. `vlan` tags the frame; None or 0 leaves it untagged.
+    address that loses every election of a querier. `vlan`: the VLAN in the tag; None or 0: untagged.
     """
     milliseconds = round(RESPONSE_TIME_S * 1000)
     query = struct.pack("!BBHHH16s", MLD_QUERY, 0, 0, milliseconds, 0, bytes(16))
@@ -99,9 +99,9 @@ def mld_query(vlan: int | None = None) -> bytes:
 
 
 def solicitation(mac: bytes, address: IPv6Address) -> bytes:
-    """An IPv6 packet that queries the MAC address of `address` (RFC 4861 section 7.2.2).
+    """Return an IPv6 packet that queries the MAC address of `address` (RFC 4861 section 7.2.2).
 
-    Its source is the link-local address derived from `mac` (RFC 4291 appendix A).
+    The packet's source is the link-local address derived from `mac` (RFC 4291 appendix A).
     """
     identifier = bytes([mac[0] ^ 2]) + mac[1:3] + b"\xff\xfe" + mac[3:]
     source = b"\xfe\x80" + bytes(6) + identifier
@@ -114,7 +114,7 @@ def solicitation(mac: bytes, address: IPv6Address) -> bytes:
 def _icmpv6(
     addresses: bytes, body: bytes, hops: int = ND_HOPS, kind: int = ICMPV6, options: bytes = b""
 ) -> bytes:
-    """An IPv6 packet with an ICMPv6 message and its checksum. `kind`: the type of the first header."""
+    """Return an IPv6 packet with an ICMPv6 message. `kind`: the type of the first header."""
     pseudo = addresses + struct.pack("!II", len(body), ICMPV6)
     body = body[:2] + _checksum(pseudo + body) + body[4:]
     length = len(options) + len(body)
@@ -128,7 +128,7 @@ def octets(mac: str) -> bytes:
 def frame(
     destination: bytes, source: bytes, vlan: int | None, ethertype: int, body: bytes
 ) -> bytes:
-    """An Ethernet frame of at least 60 bytes. `vlan` tags it; None or 0 leaves it untagged."""
+    """Return an Ethernet frame of at least 60 bytes. `vlan`: in the tag; None or 0: untagged."""
     assert len(destination) == len(source) == 6, "MAC addresses"
     assert vlan is None or 0 <= vlan < 4096, "a VLAN, without other bits of the tag"
     tag = struct.pack("!HH", ETH_VLAN, vlan) if vlan else b""
@@ -137,7 +137,7 @@ def frame(
 
 
 def _checksum(data: bytes) -> bytes:
-    """The internet checksum (RFC 1071) of an even number of bytes."""
+    """Return the internet checksum (RFC 1071) of an even number of bytes."""
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

@@ -1,22 +1,22 @@
-"""Bindings and hashing: a VM port's traffic leaves on its bound uplink, or a hash spreads it.
+"""Bindings and hashing: a VM port's traffic leaves on its bound uplink, or a hash spreads the traffic.
 
-UPLINK_OUT -> the VM port's binding group -> its first live uplink; or, if the VM port is hashed:
--> HASH (which bucket a frame is in) -> BUCKET (counts it) -> the bucket's group
-(its first live uplink) -> OFF_HOME (unchanged, with another source address, or on the home).
+UPLINK_OUT -> the VM port's binding group -> the group's first live uplink; or, if the VM port is hashed:
+-> HASH (selects the frame's bucket) -> BUCKET (counts the frame) -> the bucket's group
+(its first live uplink) -> OFF_HOME (sends the frame out, with another source address if necessary).
 
 Tables: UPLINK_OUT, HASH, BUCKET, OFF_HOME, IP_NIBBLE; in LEARN and FROM_UPLINK, the flows that drop
-frames from our own source addresses. Groups: the binding group of each VM port; one group for each
-bucket of each hash; the group that selects a bucket with the datapath's hash (dp_hash).
+frames from our own source addresses. Groups: each VM port's binding group; one group for each bucket
+of each hash; the group that selects a bucket with the datapath's hash (dp_hash).
 
-Invariant: a move changes the VM port's binding group, and no flow. If the uplink goes down, the
-switch itself fails over to the next uplink in the VM port's order.
+Invariant: a move changes the VM port's binding group, and no flow. If the uplink goes down, the switch
+itself fails over to the next uplink in the VM port's order.
 
 Invariant: a frame leaves once, on a live uplink that carries its VLAN. Upstream switches see a VM's
 source address on one uplink only.
 
 With dp_hash, the switch caches two flows for a frame, and revalidates them at different times. The second
-flow may still forward frames after the last split VM port is merged, or when one is split again.
-If the bucket does not exist then, a flow sends the frames on the home uplink, instead of dropping them.
+flow may still forward frames after the last split VM port was merged, or when a VM port is split again.
+If the bucket does not exist at that time, a flow sends the frames out on the sender's home uplink.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from policies.model import OfPort
 SOURCE_ADDRESS = "eth_src"
 CONNECTION = "symmetric_l3l4+udp"
 
-# How many low bits of the VLAN select the hash. The VLANs of a host are often consecutive.
+# The number of low VLAN ID bits that select the hash. A host's VLANs are often consecutive.
 VLAN_HASH_BITS = 4
 # Up to this number of uplinks, if it is a power of two, flows match the low bits of both addresses:
 # N * N flows for each of IPv4 and IPv6. A cached flow then serves all addresses with the same low
@@ -82,7 +82,7 @@ SELECT_GROUP = GroupSpec(
 )
 # The protocols with ports that the datapath hashes: TCP, UDP and SCTP.
 _WITH_PORTS = (6, 17, 132)
-# Reports: a snooping switch sends the group to the port on which it receives the report.
+# Membership reports. A snooping switch forwards a group's frames to ports that received its reports.
 GROUP_REPORTS = (tables.IGMP_MESSAGE, *map(icmpv6, (tables.MLD_V1_REPORT, 132, 143)))
 ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
 
@@ -96,10 +96,10 @@ def binding_groups(team: Team) -> Iterator[GroupSpec]:
 
 
 def _leave(port: VmPort, uplink: OfPort, team: Team) -> Actions:
-    """Actions that send frames out on `uplink`, or to table HASH with `uplink` as home if they are hashed."""
+    """Return actions that send a VM port's frames out on `uplink`, or to HASH with `uplink` as home."""
     if port.hashed is None:
         return leave_by(uplink, team)
-    # For endpoints, the first uplink of the order is recorded as well.
+    # For tunnel endpoints, register LANE gets the first uplink of the order.
     lane = (LoadBits(Register.LANE, 16, 16, port.order[0]),) if team.has_lanes(port.hashed) else ()
     home, hashed = SetField(Register.HOME, uplink), SetField(Register.HASHED, port.hashed)
     return (*lane, home, hashed, Resubmit(Table.HASH))
@@ -124,7 +124,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
-    """A group for each bucket, which sends frames out on the first live uplink of its order."""
+    """Yield a group for each bucket that sends frames out on the first live uplink of the bucket."""
     for made in team.hashes:
         has_lanes = team.has_lanes(made.number)
         for bucket, order in enumerate(made.buckets):
@@ -142,12 +142,12 @@ def _bucket_flows(number: int, buckets: int) -> Iterator[FlowSpec]:
         yield flow(Table.BUCKET, 10, hashed, ToGroup(group), cookie=counts)
 
 
-# Cached, because most moves concern few buckets.
+# Cached, because most moves change few buckets.
 @functools.lru_cache(maxsize=16 * BUCKETS)
 def by_first_live(group_id: int, order: tuple[OfPort, ...], has_lanes: bool = False) -> GroupSpec:
-    """A group that sends frames to the first live uplink of `order`, through table OFF_HOME.
+    """Return a group that sends frames out on the first live uplink in `order`, through OFF_HOME.
 
-    `has_lanes`: register LANE gets the first uplink of `order`, even if that uplink is not live.
+    `has_lanes`: set register LANE to the first uplink in `order`, even if that uplink is not live.
     """
     lane = (LoadBits(Register.LANE, 0, 16, order[0]),) if has_lanes and order else ()
     to_off_home = Resubmit(Table.OFF_HOME)
@@ -156,7 +156,7 @@ def by_first_live(group_id: int, order: tuple[OfPort, ...], has_lanes: bool = Fa
     )
 
 
-# ---- which bucket ----------------------------------------------------------------------
+# ---- selection of a bucket -------------------------------------------------------------
 
 
 def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
@@ -177,7 +177,7 @@ def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
 
 
 def _address_flows(made: Hash) -> Iterator[FlowSpec]:
-    """Hash the source address. With SOURCE_MAC_VLAN, low VLAN bits select one of several hashes."""
+    """Yield flows that hash source addresses. With SOURCE_MAC_VLAN, low VLAN bits select the hash."""
     hashes = 1 << VLAN_HASH_BITS if made.classifier is Classifier.SOURCE_MAC_VLAN else 1
     for bits in range(hashes):
         vlans: Fields = {Register.VLAN: (bits, hashes - 1)} if hashes > 1 else {}
@@ -185,22 +185,22 @@ def _address_flows(made: Hash) -> Iterator[FlowSpec]:
 
 
 def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
-    """Flows for frames that must leave on the home uplink, on which the VM port receives multicast."""
-    # A snooping switch sends a group to the port of its report. The report gets our own source
-    # address, because upstream switches know the sender's address on another uplink.
+    """Yield flows for frames that must leave on the home, on which the VM port receives multicast."""
+    # A snooping switch sends a group's frames to ports that received a report. Reports get one of our
+    # source addresses, because upstream switches may know the sender's address on another uplink.
     for report in GROUP_REPORTS:
         for uplink in team.uplinks:
             mac = team.off_home_macs.get(uplink)
             ours = (SetField("eth_src", mac),) if mac else ()
             out = (*ours, *leave_by(uplink, team))
             yield in_hash(number, 30, out, **report, **{Register.HOME: uplink})
-    # Returning frames are not recognized if the source address is not learned. If such broadcasts
-    # left on another uplink than the home, the VM port would receive its own broadcasts.
+    # If a source address is not learned, frames from it that return are not recognized. If such
+    # broadcasts left on another uplink than the home, the VM port would receive its own broadcasts.
     yield in_hash(number, 20, BY_HOME, **{Register.LEARNED: 0})
 
 
 def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
-    """Hash connections. Without a LAG, only unicast IP frames except ND; others leave on the home."""
+    """Yield flows that hash connections; without a LAG, only unicast IP frames that are not ND."""
     if team.dp_hash and len(made.buckets) == BUCKETS:
         yield from _dp_hash_flows(made, team)
     if team.hears_everywhere:
@@ -215,10 +215,10 @@ def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
 
 
 def _dp_hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
-    """Have the datapath hash connections with ports, so that 256 cached flows serve all connections.
+    """Yield flows that let the datapath hash TCP, UDP and SCTP, with 256 cached flows in all.
 
-    Fragments are excluded, because the datapath hashes ports only in the first fragment. Frames without
-    ports are excluded, because the datapath's hash is the same for all frames that are not IP.
+    Fragments are excluded, because the datapath hashes ports only in the first fragment. Other protocols
+    are excluded, because the datapath's hash is the same for all frames that are not IP.
     """
     unicast = {} if team.hears_everywhere else {"eth_dst": tables.UNICAST}
     pick = (ToGroup(tables.SELECT_GROUP_ID),)
@@ -229,7 +229,7 @@ def _dp_hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
 
 
 def _ip_pair_flows(made: Hash) -> Iterator[FlowSpec]:
-    """Hash both IP addresses, as VMware does. Only the low 32 bits of IPv6 addresses count."""
+    """Yield flows that hash both IP addresses (of IPv6, the low 32 bits), as VMware does."""
     yield in_hash(made.number, 0, BY_HOME)
     count = len(made.buckets)
     if count <= LOW_BITS_MAX_UPLINKS and count.bit_count() == 1:
@@ -253,7 +253,7 @@ def _by_low_bits(made: Hash) -> Iterator[FlowSpec]:
 
 
 def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
-    """Compute the bucket by long division: each step adds the next bits of source XOR destination."""
+    """Yield flows that compute the bucket by long division of source XOR destination."""
     count = len(made.buckets)
     # Higher bits do not change the remainder of a division by a power of two.
     bits = count.bit_length() - 1 if count.bit_count() == 1 else ADDRESS_BITS
@@ -284,24 +284,24 @@ def _into(made: Hash, fields: str, basis: int = 0) -> Actions:
 
 
 def in_hash(number: int, priority: int, actions: Actions, **fields: MatchValue) -> FlowSpec:
-    """A flow for the frames that a hash spreads."""
+    """Return a flow in table HASH for the frames that hash `number` spreads."""
     return flow(Table.HASH, priority, {**fields, Register.HASHED: number}, *actions)
 
 
-# ---- out -------------------------------------------------------------------------------
+# ---- output ----------------------------------------------------------------------------
 
 
 def _off_home_flows(team: Team) -> Iterator[FlowSpec]:
-    """Flows that send frames out on a bucket's uplink, which may differ from the sender's home.
+    """Yield flows that send frames out on a bucket's uplink, which may differ from the sender's home.
 
-    Upstream switches know the sender's address on its home. From frames on another uplink, they would
-    learn that it has moved. So these frames get one of our source addresses, that of the uplink.
+    Upstream switches know the sender's address on its home. From a frame on another uplink, they would
+    learn that the address has moved. So the frame gets our source address for that uplink.
     """
     chosen = {uplink for made in team.hashes for order in made.buckets for uplink in order}
     chosen |= {uplink for address in team.addresses for uplink in address.order}
     rewriting = [made for made in team.hashes if made.classifier is Classifier.TRANSPORT]
     for uplink in team.uplinks:
-        # For frames without a bucket, or with a VLAN that the bucket's uplink does not carry.
+        # For frames without a bucket, and frames in a VLAN that the bucket's uplink does not carry.
         home = {Register.HOME: uplink}
         out = leave_by(uplink, team)
         yield flow(Table.OFF_HOME, 0, home, *out)

@@ -1,9 +1,9 @@
 """HTB queues of an uplink's device as values, and the `tc` commands that change or remove them.
 
-A device gets an HTB qdisc with a class for each VM port. A classic BPF program determines the class
-from a frame's source address. So tagged and untagged frames are treated alike, with the userspace
-datapath and the kernel's. The program begins with a digest of the whole configuration, from which a
-service recognizes its own queues when it starts.
+A device gets an HTB qdisc with a class for each VM port. A classic BPF program determines a frame's
+class from the source address. So tagged and untagged frames are treated alike, with the userspace and
+the kernel datapath. The program begins with a digest of the whole configuration, so that a service
+recognizes ovs-lbt's queues when the service starts.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-# The handle of our root qdisc, which distinguishes it from other programs' qdiscs: "lb".
+# The handle of our root qdisc, "lb", which distinguishes this qdisc from those of other programs.
 HANDLE = 0x6C62
-# Minor numbers that no port has: OFPP_MAX is 0xff00, LOCAL 0xfffe.
+# Minor numbers that are not valid ofports: OFPP_MAX is 0xff00, and LOCAL is 0xfffe.
 ROOT_CLASS, DEFAULT_CLASS, AMBIGUOUS_CLASS = 0xFFF0, 0xFFF1, 0xFFF2
 FILTERS = "protocol all prio 1"
 # `tc` sends messages of 16 KiB, and an address takes fewer than six instructions of 8 bytes.
@@ -25,19 +25,19 @@ LEAST_RATE_BPS = 8_000
 # The length of a burst that a class may send after it was idle, or after a late timer.
 BURST_S = 0.002
 LEAST_BURST_BYTES = 15_000
-# The bytes that a link adds to a frame (preamble, check sequence and gap), and its shortest frame.
+# The bytes that a link adds to a frame (preamble, check sequence and gap), and a link's shortest frame.
 ETHERNET_OVERHEAD_BYTES, ETHERNET_LEAST_BYTES = 24, 84
 ETHERNET_HEADER_BYTES = 18
-# The longest frame that the kernel may hand to a device, and segment later.
+# The longest frame that the kernel may pass to a device, and segment later.
 SUPERFRAME_BYTES = 65_536
-# The memory that a frame takes in a socket's buffer, divided by its length: 2304 bytes for 1514.
+# The memory that a frame takes in a socket's buffer, divided by the frame's length: 2304 bytes for 1514.
 FOOTPRINT_RATIO = 2304 / 1514
 LEAST_QUEUE_FRAMES = 3
 
 # Classic BPF (linux/bpf_common.h): load an immediate, load from the frame, jump, return.
 _LD_IMM, _LD_W, _LD_H, _JA, _JEQ, _JGE, _RET = 0x00, 0x20, 0x28, 0x05, 0x15, 0x35, 0x06
 _FAR = 255
-# Addresses compared one by one, before the search is divided.
+# Up to this number of addresses are compared one by one. For more, the search is binary.
 _BRANCH = 4
 # 01:80:c2:00:00:00 to 0f: LACP and other link-local protocols, which VMs cannot send.
 _LINK_LOCAL_HIGH, _LINK_LOCAL_END = 0x0180C200, 0x0010
@@ -49,7 +49,8 @@ Instruction = tuple[int, int, int, int]
 class Leaf:
     """The bandwidth of one class of frames.
 
-    `rate_bps` is guaranteed. Unused bandwidth is divided according to `shares`, up to `ceil_bps`.
+    `rate_bps` is guaranteed. Unused bandwidth is divided among classes in proportion to `shares`, up to
+    `ceil_bps` for this class.
     """
 
     minor: int
@@ -62,10 +63,9 @@ class Leaf:
 class Shaper:
     """The queues that a device should have.
 
-    `sources`: the class of each source address; frames from all others are in the default class.
-    `on_wire`: the capacity is that of the link, so preambles and gaps of frames count as well.
-    `queues`: the number of queues that share a socket's send buffer (userspace datapath);
-    None: no buffer is shared.
+    `sources`: the class of each source address; frames from other addresses are in the default class.
+    `on_wire`: the capacity is that of the link, so preambles and gaps of frames count as well. `queues`:
+    the number of queues that share a socket's send buffer (userspace datapath); None: none is shared.
     """
 
     capacity_bps: int
@@ -86,7 +86,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The queues found on a device. `marks`: the digests in our filters; `drops`: frames by class."""
+    """The queues on a device. `marks`: the digests in our filters. `drops`: dropped frames by class."""
 
     kind: str = "noqueue"
     handle: int = 0
@@ -101,7 +101,7 @@ class Found:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another program has set this qdisc. A device's default qdisc has no handle."""
+        """Whether another program added this qdisc. A device's default qdisc has no handle."""
         return self.handle != 0 and not self.is_ours
 
     def __str__(self) -> str:
@@ -113,13 +113,13 @@ UNTOUCHED = Found()
 
 
 def class_minor(ofport: int) -> int:
-    """The minor number of a VM port's class, which is also the handle of the class's queue."""
+    """Return the minor number of a VM port's class, which is also the handle of the class's queue."""
     assert ofport not in (ROOT_CLASS, DEFAULT_CLASS, AMBIGUOUS_CLASS), "other classes have these"
     return AMBIGUOUS_CLASS if ofport == HANDLE else ofport
 
 
 def mark(shaper: Shaper, host: Host) -> int:
-    """A digest of `shaper` and `host`, which is stored in the filters on the device."""
+    """Return a digest of `shaper` and `host`, which the filters on the device contain."""
     digest = hashlib.blake2b(repr((shaper, host)).encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big")
 
@@ -127,11 +127,11 @@ def mark(shaper: Shaper, host: Host) -> int:
 def commands(
     device: str, found: Found, wanted: Shaper | None, host: Host, known: Shaper | None = None
 ) -> tuple[str, ...]:
-    """The fewest lines for `tc -batch` that change the queues `found` to `wanted` (None: no queues).
+    """Return the fewest `tc -batch` lines that change the queues `found` to `wanted` (None: no queues).
 
-    `known`: the shaper that this service installed last, if it is remembered. Another program's
-    qdisc is replaced, so the caller must not call this if that qdisc is to be kept. Frames remain
-    queued, except those of a class that is removed.
+    `known`: the shaper that this service installed last; None if unknown. Another program's qdisc is
+    replaced, so do not call this function if that qdisc must be kept. Queued frames are sent, except
+    those in classes that are removed.
     """
     if wanted is None:
         return (f"qdisc del dev {device} root",) if found.is_ours else ()
@@ -162,7 +162,7 @@ def is_complete(found: Found, shaper: Shaper, host: Host) -> bool:
 
 
 def _lines(device: str, shaper: Shaper, host: Host) -> Iterator[str]:
-    """The `tc` lines for all classes, the root class first, and then for their queues."""
+    """Yield the `tc` lines for all classes (the root class first), and then for the classes' queues."""
     frame_bytes, replace = _frame_bytes(shaper, host), f"class replace dev {device}"
     capacity_bps, least = shaper.capacity_bps, min(leaf.shares for leaf in shaper.leaves)
     assert least > 0, "every VM port has a share"
@@ -192,13 +192,13 @@ def _burst_bytes(rate_bps: int, least_bytes: int) -> int:
 
 
 def _frame_bytes(shaper: Shaper, host: Host) -> int:
-    """The largest frame passed to the device. With a smaller quantum, sharing would not be fair."""
+    """Return the length of the largest frame that the device gets, the least quantum that is fair."""
     segmented = shaper.queues is None
     return SUPERFRAME_BYTES if segmented else host.mtu_bytes + ETHERNET_HEADER_BYTES
 
 
 def _queue(leaf: Leaf, shaper: Shaper, host: Host) -> str:
-    """The qdisc of a class. Its part of a shared buffer depends on its rate and shares."""
+    """Return the qdisc of a class. A class's part of a shared buffer depends on its rate and shares."""
     if shaper.queues is None:
         return "fq_codel" if host.fq_codel else "pfifo limit 1000"
 
@@ -214,7 +214,7 @@ def _queue(leaf: Leaf, shaper: Shaper, host: Host) -> str:
 
 
 def _filter_lines(device: str, shaper: Shaper, host: Host) -> list[str]:
-    """The `tc` lines for all filters. A frame that a filter does not match is passed to the next filter."""
+    """Return the `tc` lines for all filters. Frames that match no address go on to the next filter."""
     lines, default = [], f"classid {HANDLE:x}:{DEFAULT_CLASS:x}"
     for number, sources in enumerate(_chunks(shaper), 1):
         code = program(sources, mark(shaper, host))
@@ -228,7 +228,7 @@ def _filter(device: str, number: int) -> str:
 
 
 def _chunks(shaper: Shaper) -> list[tuple[tuple[str, int], ...]]:
-    """The source addresses of each filter. At least one filter is needed, for the digest."""
+    """Return the source addresses for each filter; at least one filter, which contains the digest."""
     sources = shaper.sources[:MAX_ADDRESSES]
     starts = range(0, max(1, len(sources)), ADDRESSES_A_FILTER)
     return [sources[start : start + ADDRESSES_A_FILTER] for start in starts]
@@ -238,10 +238,10 @@ def _chunks(shaper: Shaper) -> list[tuple[tuple[str, int], ...]]:
 
 
 def program(sources: Iterable[tuple[str, int]], mark: int) -> tuple[Instruction, ...]:
-    """The BPF program that returns the ID of a frame's class; 0: the default class.
+    """Return a BPF program that returns the ID of a frame's class (0: the default class).
 
-    For LACP and other link-local protocols, it returns the qdisc's ID, so that these frames are not
-    queued: if LACP frames were lost in a full queue, a bond would lose its members.
+    For LACP and other link-local protocols, the program returns the qdisc's ID, so that these frames are
+    not queued: if LACP frames were lost in a full queue, a bond would lose its members.
     """
     by_high: dict[int, dict[int, int]] = {}
     for mac, minor in sources:
@@ -262,7 +262,7 @@ def program(sources: Iterable[tuple[str, int]], mark: int) -> tuple[Instruction,
 
 
 def read_mark(code: Sequence[Instruction]) -> int | None:
-    """The digest in a BPF program; None if the program is not ours."""
+    """Return the digest in a BPF program; None if another program created the BPF program."""
     return code[0][3] if code and code[0][:3] == (_LD_IMM, 0, 0) else None
 
 
@@ -271,7 +271,7 @@ def _returns(minor: int) -> Instruction:
 
 
 def _search(blocks: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """Code that jumps to the block with the accumulator's value as its key; without one, returns 0."""
+    """Return code that runs the block whose key is the accumulator's value; 0 if there is no such block."""
     if len(blocks) > _BRANCH:
         middle = len(blocks) // 2
         below, above = _search(blocks[:middle]), _search(blocks[middle:])

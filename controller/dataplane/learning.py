@@ -1,12 +1,12 @@
-"""Learning: the VM port of each address, and the source addresses that a VM port may use.
+"""MAC learning: the VM port of each address, and the source addresses that a VM port may use.
 
 Tables: LEARN, SET_LOCK. Their flows add learned flows to LOCATION (the VM port of an address),
-LOCAL_SOURCE (to recognize returning frames from the address), LOCK (the address was announced from this
-bridge a moment ago) and PORT_OUT (to drop frames from an uplink to a VM port).
+LOCAL_SOURCE (which recognizes returning frames from the address), LOCK (the address was announced from
+this bridge a moment ago) and PORT_OUT (which drops frames from an uplink to a VM port).
 
-Invariant: the switch learns an address only on a VM port that may send from it, and at most
-`ADDRESSES_PER_PORT_MAX` addresses on each port. A port's learned flows are removed together with the
-flow that added them.
+Invariant: the switch learns an address only on a VM port that may send from the address, and at most
+`ADDRESSES_PER_PORT_MAX` addresses on each port. The flows learned on a port are removed together with
+the flow that learned them.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def _of(port: VmPort, on_a_lag: bool) -> Iterable[FlowSpec]:
 
 
 def learn_outside() -> Learn:
-    """The action that learns that the source of a frame from an uplink is outside this bridge.
+    """Return the action that learns that the source of a frame from an uplink is outside this bridge.
 
-    Addresses learned on a VM port take precedence, so this is also safe for our own returning frames.
+    The flows for addresses learned on a VM port take precedence, so our own returning frames do no harm.
     """
     elsewhere = SAME_VLAN, tables.TO_SOURCE, tables.TO_ELSEWHERE
     outside, timeout_s = cookie(Kind.OUTSIDE, 0), tables.LEARNED_TIMEOUT_S
@@ -64,7 +64,7 @@ def learn_outside() -> Learn:
 
 
 def learn_closed(ofport: OfPort, uplink: OfPort) -> Learn:
-    """The action that learns to drop frames from `uplink` to the VM port `ofport` for a while."""
+    """Return the action that learns to drop frames from `uplink` to the VM port for some seconds."""
     ends = (LearnMatch(r, r, 16) for r in (Register.TARGET, Register.UPLINK))
     closed = cookie(Kind.OUTSIDE, uplink << 16 | ofport)
     timeout_s = tables.LOCK_TIMEOUT_S
@@ -74,12 +74,12 @@ def learn_closed(ofport: OfPort, uplink: OfPort) -> Learn:
 def _beyond_limit(
     priority: int, number: int, *in_vlan: LearnMatch, vm_port: OfPort | None = None
 ) -> Iterator[FlowSpec]:
-    """Flows that learn a source address beyond its VM port's limit, per VLAN (`in_vlan`) or for all.
+    """Yield flows that learn a source address beyond its VM port's limit, to recognize returning frames.
 
-    Returning frames from the address are then recognized. An entry for all VLANs serves a router with
-    one address in thousands of VLANs. It is used only for VM ports that carry all VLANs, because other
-    ports could cause frames in foreign VLANs to be dropped as reflections. Each frame locks the
-    address, because the usual lock may be beyond the limit as well.
+    With `in_vlan`, the address is learned in the frame's VLAN, else in all VLANs: this is for routers
+    with one address in thousands of VLANs, and only for VM ports that carry all VLANs, because other
+    ports could cause frames in foreign VLANs to be dropped as reflections. Each frame locks the address,
+    because the usual lock may be beyond the limit as well.
     """
 
     def learn(table: Table, timeout_s: int, *loads: LearnLoad) -> Learn:
@@ -106,8 +106,8 @@ def _beyond_limit(
 
 
 def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
-    """Flows that learn the source of every frame that the VM port may send."""
-    # LEARNED is set in advance, because the switch does not write the result when it traces a frame.
+    """Yield flows that learn the source of every frame that the VM port may send."""
+    # LEARNED is set before the learn actions, which do not set it in a trace (`ofproto/trace`).
     learn = SetField(Register.LEARNED, 1), *learn_source(port.ofport, port.vlans)
     lock: Actions = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
     if not on_a_lag:
@@ -126,10 +126,10 @@ def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
 
 
 def learn_source(ofport: OfPort, vlans: PortVlans) -> tuple[Learn, Learn]:
-    """The actions that learn a source address's VM port, for frames to it and returning frames from it.
+    """Return actions that learn an address's VM port, for frames to and returning frames from the address.
 
-    Learned flows have a `hard_timeout`, which each frame from the address restarts. With an
-    `idle_timeout`, returning frames would keep the flows after the address has left.
+    Learned flows have a `hard_timeout`, which each frame from the VM port restarts. With an
+    `idle_timeout`, returning frames would keep the flows alive after the address has left.
     """
     location = Learn(
         Table.LOCATION,
@@ -149,7 +149,7 @@ def learn_source(ofport: OfPort, vlans: PortVlans) -> tuple[Learn, Learn]:
 
 
 def learned(by: Learn, frame: Mapping[str, int | str]) -> FlowSpec:
-    """The flow that the switch adds when it executes `by` for a frame with the fields `frame`."""
+    """Return the flow that the switch adds when it executes `by` for a frame with fields `frame`."""
     fields: Fields = {}
     loads: list[LoadBits] = []
     for one in by.specs:
@@ -157,16 +157,16 @@ def learned(by: Learn, frame: Mapping[str, int | str]) -> FlowSpec:
         if isinstance(one, LearnLoad):
             loads.append(LoadBits(one.target, 0, one.bits, int(value)))
         else:
-            # A register is wider than the compared value.
+            # A register has more bits than the compared value.
             fields[one.target] = (value, (1 << one.bits) - 1) if isinstance(value, int) else value
     timeout_s = by.hard_timeout_s
     return flow(by.table, by.priority, fields, *loads, cookie=by.cookie, hard_timeout_s=timeout_s)
 
 
 def _guard_addresses(port: VmPort) -> Iterator[FlowSpec]:
-    """Flows that drop other VM ports' frames from this port's attached addresses in its VLANs.
+    """Yield flows that drop other VM ports' frames from this port's attached addresses, in its VLANs.
 
-    If the port is trusted, other trusted ports may use its addresses: their flows take precedence.
+    If the port is trusted, other trusted ports may use the addresses: those ports' flows take precedence.
     """
     for mac in port.attached_macs:
         for in_vlan in tables.in_vlans(port.vlans.carried):
@@ -174,11 +174,11 @@ def _guard_addresses(port: VmPort) -> Iterator[FlowSpec]:
 
 
 def _lock(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
-    """Flows that lock an address for `LOCK_TIMEOUT_S` after its announcement from this VM port.
+    """Yield flows that lock an address for `LOCK_TIMEOUT_S` after this VM port has announced the address.
 
-    While it is locked, a returning announcement does not mean that the address has moved away. On a LAG,
-    no frame should return, so any frame from outside means that the address has moved. There, every
-    frame flooded from the VM port locks the address for `LAG_LOCK_TIMEOUT_S`.
+    While the address is locked, a returning announcement does not mean that it has moved away. On a LAG,
+    no frame should return, so any frame from outside means that the address has moved away. There, every
+    frame that the VM port floods locks the address for `LAG_LOCK_TIMEOUT_S`.
     """
     lock = Learn(
         Table.LOCK,

@@ -1,4 +1,4 @@
-"""Frames that NORMAL handles on a bond: those to and from ports that the service does not know.
+"""Frames that Open vSwitch's action NORMAL handles on a bond: those to and from unknown ports.
 
 For example, a VM's port is unknown if the VM was started while the service was not running.
 
@@ -6,8 +6,8 @@ Tables: UNKNOWN_PORT, NO_UPLINK; in CLASSIFY, EGRESS, DELIVERY, PRESENT and ABSE
 ports. Sources on unknown ports are learned in LOCATION and LOCAL_SOURCE. Groups: one for each uplink, if
 NORMAL accepts unicast from any uplink.
 
-Invariant: without a bond, no frame reaches NORMAL, which would connect the uplinks to a loop. With a
-bond, NORMAL receives frames that uplinks flood only if it does not deliver copies to known VM ports.
+Invariant: without a bond, no frame reaches NORMAL, because NORMAL would form a loop over the uplinks. With
+a bond, NORMAL receives frames that uplinks flood only if NORMAL delivers no copies to known VM ports.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
 
 _LEFT_TO_NORMAL = SetField(Register.NORMAL, 1)
-# With snooping, NORMAL sends frames for IP groups to the ports of known members and routers, and to ports
-# with `mcast-snooping-flood`, even if these ports have the flag `no-flood`.
+# With snooping, NORMAL sends frames for IP multicast groups to the ports of known members and routers, and
+# to ports with `mcast-snooping-flood`, even if these ports have the flag `no-flood`.
 SNOOPED = ("01:00:5e:00:00:00", "ff:ff:ff:80:00:00"), ("33:33:00:00:00:00", "ff:ff:00:00:00:00")
-# NORMAL floods frames to all hosts of a link, and to routers and protocols in 224.0.0.0/24. It also gets
-# neighbor solicitations. Without these, a VM on an unknown port could not be reached over IPv6.
+# Destinations that NORMAL floods even with snooping: all hosts, and the routers and protocols in
+# 224.0.0.0/24. Without neighbor solicitations, a VM on an unknown port could not be reached over IPv6.
 FLOODED_GROUPS = (
     ("01:00:5e:00:00:00", "ff:ff:ff:ff:ff:00"),
     "33:33:00:00:00:01",
@@ -55,9 +55,9 @@ _Way = tuple[int, MatchValue | None, Actions]
 
 
 def flooded_by(uplink: OfPort, team: Team) -> tuple[Fields, list[_Way]]:
-    """The way in which NORMAL receives frames that an uplink floods.
+    """Return the actions that pass frames flooded by an uplink to NORMAL.
 
-    Returns the match for frames from the uplink, and actions for all frames and for some destinations.
+    Returns the match for frames from the uplink, and the actions for all frames and some destinations.
     """
     from_uplink, restored = _as_it_came(uplink, team)
     if not team.floods_to_normal:
@@ -73,7 +73,7 @@ def flooded_by(uplink: OfPort, team: Team) -> tuple[Fields, list[_Way]]:
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
-    """The flows for a bond; none for plain uplinks."""
+    """Yield the flows for a bond; none for plain uplinks."""
     if not team.leaves_to_normal:
         return
     yield from _learn_from_unknown(team)
@@ -90,19 +90,19 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 
 def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
-    """Flows that learn the source of a frame from an unknown port, and then pass the frame to NORMAL.
+    """Yield flows that learn the source of a frame from an unknown port, and pass the frame to NORMAL.
 
-    Unicast from uplinks to this address is then left to NORMAL, and not sent to the port that the VM
-    had before it was restarted. While that port exists, nothing is learned: the unknown port may be an
-    uplink, on which frames from our VMs return.
+    Unicast from uplinks to this address is then passed to NORMAL, and not sent to the port that the VM
+    had before the VM was restarted. While that port exists, nothing is learned: the unknown port may be
+    an uplink, on which frames from our VMs return.
 
-    Returning broadcasts from the VM are dropped like other reflections. For this, the switch remembers
-    the source for `LOCK_TIMEOUT_S` only: each frame renews the entry, and the service is not notified
-    when the VM leaves. The VLAN of an untagged frame is unknown, so its address is learned for all
-    VLANs; if the port is an uplink, the VLAN is the native VLAN of the other uplinks.
+    Returning broadcasts from the VM are dropped like other reflections. The switch remembers the source
+    for `LOCK_TIMEOUT_S` only, because the service is not notified when the VM leaves; each frame restarts
+    this time. The VLAN of an untagged frame is unknown, so the frame's address is learned for all VLANs;
+    if the port is an uplink, the VLAN is the native VLAN of the other uplinks.
 
     The cookie of learned flows depends on the uplinks and on the ports with `no-flood`. When these
-    change, the learning flow is removed, and with it all flows that it has added.
+    change, the learning flow is removed, and the switch then deletes all flows that it has learned.
     """
     numbers = f"{sorted(team.uplinks)} {sorted(team.no_flood)}".encode()
     taught = tables.cookie(tables.Kind.LEARNED, tables.FROM_NORMAL | zlib.crc32(numbers))
@@ -137,9 +137,9 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
 
 
 def by_any_uplink(port: VmPort, team: Team) -> Actions:
-    """The actions that pass a VM port's frame to NORMAL if no uplink exists; () if this is not allowed.
+    """Return actions that pass a VM port's frame to NORMAL if no uplink exists; () if not allowed.
 
-    Uplinks get new numbers if the bond is created again while the service is not running.
+    For example, the uplinks get new ofports if the bond is recreated while the service is not running.
     """
     if not (team.over_normal and port.order) or port.is_confined(team.uplinks):
         return ()
@@ -148,7 +148,7 @@ def by_any_uplink(port: VmPort, team: Team) -> Actions:
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
-    """Groups that pass flooded unicast, which arrives on all uplinks, to NORMAL from one live uplink."""
+    """Yield groups that pass flooded unicast, which arrives on all uplinks, to NORMAL only once."""
     if team.floods_to_normal and team.normal_takes_any:
         for index, uplink in enumerate(team.uplinks):
             before = team.uplinks[:index]
@@ -156,9 +156,9 @@ def groups(team: Team) -> Iterator[GroupSpec]:
 
 
 def _as_it_came(uplink: OfPort, team: Team) -> tuple[Fields, Actions]:
-    """A match for frames from an uplink, and the actions that undo the changes by CLASSIFY.
+    """Return the match for frames from an uplink, and actions that undo what CLASSIFY has changed.
 
-    NORMAL does not accept tagged frames from an access port, and CLASSIFY adds a tag.
+    CLASSIFY adds a tag to frames from an access port, from which NORMAL does not accept tagged frames.
     """
     vlans = team.uplink_vlans.get(uplink, TRUNK)
     from_uplink: Fields = {Register.UPLINK: uplink}

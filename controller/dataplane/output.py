@@ -1,9 +1,9 @@
-"""Output: sends frames out on a port, tagged as the port requires, or on the first live uplink.
+"""Output: sends frames out on a port, tagged as the port requires, or out on the first live uplink.
 
 Tables: PORT_OUT.
 
-Invariant: a frame leaves on a port only in a VLAN that the port carries, with at most one tag.
-Only an uplink that carries every VLAN needs no flow here.
+Invariant: a frame leaves on a port only in a VLAN that the port carries, with at most one tag. Only
+uplinks that carry every VLAN need no flows in PORT_OUT.
 
 A fast failover group selects the first live uplink. Each of its buckets watches one uplink, so the
 switch itself fails over when a link goes down, without a controller.
@@ -32,17 +32,17 @@ from controller.dataplane.team import Team
 from policies.model import OfPort
 
 TO_NORMAL = Output(tables.OFPP_NORMAL)
-# A group that is always live, for buckets without a port: the switch requires that they watch something.
+# A group that is always live. Buckets watch it if they watch no port, because each must watch something.
 ALWAYS = GroupSpec(tables.ALWAYS_GROUP_ID, "all", (Bucket(()),))
 
 
 def out_by(ofport: OfPort) -> Actions:
-    """Actions that send a frame out on a port, or drop it if the port does not carry its VLAN."""
+    """Return actions that send a frame out on a port, or drop it if the port lacks the frame's VLAN."""
     return SetField(Register.TARGET, ofport), Resubmit(Table.PORT_OUT)
 
 
 def leave_by(uplink: OfPort, team: Team) -> Actions:
-    """Actions that send a frame out on an uplink, without `out_by` if the uplink carries every VLAN."""
+    """Return actions that send a frame out on an uplink, directly if the uplink carries every VLAN."""
     carries_everything = team.uplink_vlans.get(uplink, TRUNK) == TRUNK
     return (Output(openflow_port(uplink)),) if carries_everything else out_by(uplink)
 
@@ -52,7 +52,7 @@ def first_live(
     ways: Iterable[tuple[OfPort, Actions]],
     otherwise: Actions = (),
 ) -> GroupSpec:
-    """A group that executes the actions in `ways` for the first live uplink.
+    """Return a group that executes the actions of the first live uplink in `ways`.
 
     `otherwise`: the actions if no uplink is live, which need the group `ALWAYS`; (): drop the frame.
     """
@@ -65,7 +65,7 @@ def first_live(
 def if_first_live(
     group_id: int, before: Iterable[OfPort], uplink: OfPort, actions: Actions
 ) -> GroupSpec:
-    """A group that executes `actions` if `uplink` is live, and no uplink in `before` is live."""
+    """Return a group that executes `actions` if `uplink` is live, and no uplink in `before` is live."""
     return first_live(group_id, [*((live, ()) for live in before), (uplink, actions)])
 
 
@@ -94,7 +94,7 @@ def _port_out(ofport: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
 
 
 def _drop_inner_tags(uplink: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
-    """Flows that drop frames with two tags if the outer tag would be removed on output.
+    """Yield flows that drop frames with two tags if the outer tag would be removed on output.
 
     The next switch would use the inner tag as the frame's VLAN.
     """

@@ -1,11 +1,11 @@
-"""Probes between uplinks: the flows that send them to the service, and encoding of the frames.
+"""Path-check probes between uplinks: the flows that send them to the service, and their frames.
 
 Table: CLASSIFY.
 
-Invariant: while an uplink is probed, frames with the EtherType of probes, and frames to or from an
-address of probes, do not reach VM ports or other uplinks. On an uplink, the service receives only frames
+Invariant: while an uplink is probed, frames with the EtherType of probes, and frames to or from a
+probe address, do not reach VM ports or other uplinks. On an uplink, the service receives only frames
 to the uplink's own addresses (probes, and answers from queried hosts), copies of probes, and other hosts'
-frames from probe addresses. The proof of a round is sent by the service itself, never by a port.
+frames from probe addresses. Only the service itself sends a round's proof; no port does.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ ANSWERS = (
 )
 _ADVERTISED = frames.ICMPV6, frames.ND_HOPS, frames.ND_ADVERTISEMENT
 PROBE_COOKIE, AROUND_COOKIE = cookie(Kind.PROBE, 0), cookie(Kind.AROUND_PROBES, 0)
-# In place of an uplink: the sender of proofs, and the receiver of copies.
+# Takes the place of an uplink: as the sender of proofs, and as the receiver of copies.
 NO_UPLINK = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe from one uplink (`sender`) to another (`receiver`), both given as ofports.
+    """A probe from the uplink with ofport `sender` to the uplink with ofport `receiver`.
 
     `receiver`: NO_UPLINK in a copy, which all uplinks receive. `sender`: NO_UPLINK in a round's proof.
     `vlan`: 0 for an untagged frame. `mtu`: the MTU that the frame fills; 0 for the shortest frame.
@@ -57,9 +57,10 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class HostAnswer:
-    """A queried host's answer on an uplink (an ofport). `address`: the host's IP address.
+    """A queried host's answer. `uplink`: the ofport of the uplink that received the answer.
 
-    `tag`: the VLAN in the frame's tag; 0: none. `mac`: the frame's source address.
+    `address`: the host's IP address. `tag`: the VLAN in the frame's tag; 0: untagged. `mac`: the frame's
+    source address.
     """
 
     uplink: int
@@ -85,14 +86,14 @@ def flows(team: Team) -> Iterator[FlowSpec]:
                 yield _heard(130, AROUND_COOKIE, in_port=port, eth_src=own)
     yield _heard(132, AROUND_COOKIE, in_port=OFPP_CONTROLLER, eth_type=ETH_PROBE)
     for mac in (*team.probe_macs.values(), *team.question_macs.values()):
-        # Switches flood probes to unknown destinations, so this priority is above 130.
+        # Above 130, because switches flood probes to unknown destinations.
         yield flow(Table.CLASSIFY, 131, {"eth_dst": mac})
         yield flow(Table.CLASSIFY, 129, {"eth_src": mac})
     yield flow(Table.CLASSIFY, 129, {"eth_type": ETH_PROBE})
 
 
 def _heard(priority: int, marked: int, **matched: MatchValue) -> FlowSpec:
-    """A flow that sends frames to the service. `marked`: the cookie of the flow."""
+    """Return a flow that sends frames to the service. `marked`: the flow's cookie."""
     return flow(Table.CLASSIFY, priority, matched, ToController(), cookie=marked)
 
 
@@ -102,7 +103,7 @@ def _heard(priority: int, marked: int, **matched: MatchValue) -> FlowSpec:
 def probe_frame(probe: Probe, source: str, target: str, tag: int, key: bytes) -> bytes:
     """Encode a probe from `source` to `target`, signed with `key` (HMAC-SHA256, RFC 2104).
 
-    The signature covers both addresses, but not the tag, which switches with native VLANs change.
+    The signature covers both addresses. It does not cover the tag, which switches with native VLANs change.
     """
     assert key, "without a key, any host could sign probes"
     body = _BODY.pack(MAGIC, probe.sender, probe.receiver, probe.vlan, probe.mtu, probe.round)
@@ -112,13 +113,13 @@ def probe_frame(probe: Probe, source: str, target: str, tag: int, key: bytes) ->
 
 
 def question_frame(source: str, host: str, tag: int, mtu: int, mac: str | None = None) -> bytes:
-    """Encode a query for the MAC address of `host`, in a frame that fills `mtu` (0: the shortest).
+    """Encode a query for the MAC address of `host`, in a frame that fills `mtu` (0: the shortest frame).
 
-    `mac`: the destination; None: broadcast or multicast.
+    `mac`: the destination address; None: the broadcast address, or a multicast address for IPv6.
 
-    IPv4: an ARP probe (RFC 5227 section 2.1.1) without the sender's IP address, so that hosts do not
-    change their caches. IPv6: a neighbour solicitation from a link-local address derived from `source`.
-    The host answers to `source` only. Hosts ignore the padding of a longer frame.
+    For IPv4, this is an ARP probe (RFC 5227 section 2.1.1) without the sender's IP address, so that hosts
+    do not change their caches; for IPv6, a neighbour solicitation from a link-local address derived from
+    `source`. The host sends its answer to `source` only. Hosts ignore the padding of a longer frame.
     """
     own, address = frames.octets(source), ip_address(host)
     if isinstance(address, IPv4Address):
@@ -133,7 +134,7 @@ def question_frame(source: str, host: str, tag: int, mtu: int, mac: str | None =
 
 
 def parse(frame: bytes, uplink: int, key: bytes) -> Probe | HostAnswer | None:
-    """Decode a probe or a host's answer that `uplink` has received; None: it is another frame."""
+    """Decode a probe or a host's answer that `uplink` has received; return None for other frames."""
     ethertype, tag, at = _header(frame)
     body = frame[at:]
     if ethertype == ETH_PROBE:
@@ -150,7 +151,7 @@ def parse(frame: bytes, uplink: int, key: bytes) -> Probe | HostAnswer | None:
 
 
 def tag_of(frame: bytes) -> int:
-    """The VLAN in a frame's tag; 0 if the frame is untagged."""
+    """Return the VLAN in a frame's tag; 0 if the frame is untagged."""
     return _header(frame)[1]
 
 
@@ -171,7 +172,7 @@ def _signature(text: bytes, key: bytes) -> bytes:
 
 
 def _header(frame: bytes) -> tuple[int, int, int]:
-    """The EtherType, the VLAN (0: untagged) and the payload's offset; 0, 0, 0 if it is too short."""
+    """Return a frame's EtherType, VLAN (0: untagged) and payload offset; all 0 if it is too short."""
     if len(frame) < HEADER_BYTES:
         return 0, 0, 0
     (ethertype,) = struct.unpack_from("!H", frame, 12)

@@ -1,12 +1,12 @@
-"""Address units: each address behind a VM port has its own uplink.
+"""Address units (`unit=source-mac`): each address behind a VM port has its own uplink.
 
-Binding group -> HASH (a flow for each address, which counts) -> the address's group (its first live
-uplink) -> OFF_HOME (unchanged). Frames from an unknown address leave on the VM port's home, on which the
-VM port receives all broadcasts.
+Binding group -> HASH (one flow for each address, which counts frames) -> the address's group (its first
+live uplink) -> OFF_HOME (sends the frame out unchanged). Frames from an unknown address leave on the VM
+port's home, on which the VM port receives all broadcasts.
 
-The switch forgets an address that is silent for long. Unicast to the address then arrives on the uplink
-where upstream switches know it, or on every uplink if they have forgotten it as well:
-DELIVERY -> the address's group -> OFF_HOME (delivered if it arrived on the address's uplink).
+The switch forgets an address that has been silent for `LEARNED_TIMEOUT_S`. Unicast to the address then
+arrives on the uplink where upstream switches know the address, or if they have forgotten it, on every
+uplink: DELIVERY -> the address's group -> OFF_HOME (delivers frames from the address's uplink).
 
 Tables: in HASH, EGRESS, DELIVERY and OFF_HOME, the flows for these addresses and their VM ports.
 Groups: one for each address.
@@ -27,7 +27,7 @@ from controller.dataplane.unicast import to_vm_port
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
-    """The flows for VM ports whose addresses are units; none if the team has no such port."""
+    """Yield the flows for address units and their VM ports; none if the team has no such VM ports."""
     if all(port.hashed != ASSIGNED for port in team.vm_ports):
         return
     yield hashing.in_hash(ASSIGNED, 0, hashing.BY_HOME)
@@ -47,14 +47,14 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         counts = cookie(Kind.TO_ADDRESS, address.slot)
         yield flow(Table.EGRESS, 40, received, *actions, goto=goto, cookie=counts)
         if not team.hears_everywhere:
-            # This also applies if the address was learned from its own returning frames on an uplink.
+            # This also applies if the switch learned the address from returning frames on an uplink.
             yield flow(Table.DELIVERY, 30, unknown, SetField(Register.HOME, int(ofport)), group)
     if not team.hears_everywhere:
         yield from _delivered_once(team)
 
 
 def _delivered_once(team: Team) -> Iterator[FlowSpec]:
-    """Flows that deliver unicast to a forgotten address only if it arrived on the address's uplink.
+    """Yield flows that deliver unicast to a forgotten address only from the address's uplink.
 
     Frames from an uplink never leave on an uplink.
     """
@@ -67,6 +67,6 @@ def _delivered_once(team: Team) -> Iterator[FlowSpec]:
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
-    """A group for each address, which sends frames out on the first live uplink of its order."""
+    """Yield a group for each address that sends frames out on the address's first live uplink."""
     for address in team.addresses:
         yield hashing.by_first_live(address_group_id(address.slot), address.order)

@@ -1,6 +1,6 @@
-"""Builds the OpenFlow pipeline of a team, all our flows and groups on the bridge, and its changes.
+"""Builds a team's OpenFlow pipeline (all our flows and groups on the bridge), and computes changes.
 
-Each feature is a module. The module's docstring lists its tables, groups and invariants.
+Each feature is a module. The module's docstring lists the feature's tables, groups and invariants.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ GROUPS = (
 def build(team: Team, before: tuple[Team, Pipeline] | None = None) -> Pipeline:
     """Build the pipeline of a team. The result depends only on the team.
 
-    `before`: an earlier team and its pipeline. A move changes no flow, so if the teams differ only in
-    the uplinks in use of their units, the `flows` object of the earlier pipeline is used again.
+    `before`: an earlier team and its pipeline. A move changes no flow: if the teams differ only in
+    which uplinks their units use, the `flows` object of the earlier pipeline is reused.
     """
     flows: Mapping[tuple[int, int, Match], FlowSpec]
     if (
@@ -66,7 +66,7 @@ def build(team: Team, before: tuple[Team, Pipeline] | None = None) -> Pipeline:
         and team.unheard != before[0].unheard
         and replace(before[0], unheard=team.unheard) == team
     ):
-        # During a flood, `unheard` changes several times a second, so only these flows are built.
+        # During a flood, `unheard` changes several times a second, so only path-check flows are built.
         replaced = {flow.key for flow in path_probes.flows(before[0])}
         flows = {key: flow for key, flow in before[1].flows.items() if key not in replaced}
         flows |= {flow.key: flow for flow in path_probes.flows(team)}
@@ -80,7 +80,7 @@ def build(team: Team, before: tuple[Team, Pipeline] | None = None) -> Pipeline:
 
 
 def _besides_places(team: Team) -> tuple[object, ...]:
-    """All that flows depend on: the uplinks that units may use, but not which uplinks are in use."""
+    """Return all that flows depend on: also the uplinks that units may use, but not those in use."""
     vm_ports = [replace(port, order=()) for port in team.vm_ports]
     hashes = [(made.number, made.classifier, len(made.buckets)) for made in team.hashes]
     addresses = [replace(address, order=()) for address in team.addresses]
@@ -94,7 +94,7 @@ def _besides_places(team: Team) -> tuple[object, ...]:
 
 
 def changes(desired: Pipeline, installed: Pipeline) -> Changes:
-    """The changes that turn `installed` into `desired`. Equal flows and groups are not changed."""
+    """Return the changes that turn `installed` into `desired`. Equal flows and groups stay."""
     if desired == EMPTY:
         # `clear` deletes all flows, so that they need not be encoded.
         return Changes(delete_groups=tuple(installed.groups), clear=bool(installed.flows))
@@ -111,20 +111,20 @@ def changes(desired: Pipeline, installed: Pipeline) -> Changes:
 
 
 def _differing(desired: Mapping[Key, Spec], installed: Mapping[Key, Spec]) -> Iterator[Spec]:
-    """The specs that differ from the installed ones. Most are the same objects, and not compared."""
+    """Yield the desired specs that differ from the installed ones. Most specs are the same objects."""
     for key, spec in desired.items():
         if (present := installed.get(key)) is not spec and present != spec:
             yield spec
 
 
 def closing(desired: Pipeline, installed: Pipeline, live: Collection[int]) -> Pipeline:
-    """The pipeline of the first step to `desired`: it does not yet accept broadcasts on new uplinks.
+    """Return the pipeline of the first step to `desired`, without broadcasts from new uplinks.
 
     `live`: the ofports of ports that carry traffic.
 
     The switch applies a change to its flow cache entry by entry. If it accepted frames from a new uplink
-    before it drops those from the old one, broadcasts would be delivered twice; in the other order, a few
-    are lost. For a VM port that is new to the service, NORMAL may have delivered broadcasts before.
+    before it dropped those from the old one, broadcasts would arrive twice; in the other order, a few are
+    lost. For a VM port that is new to the service, NORMAL may have delivered broadcasts so far.
 
     Flows with a timeout drop broadcasts from the new uplinks. So a VM port receives broadcasts even if
     the service ends before the second step.

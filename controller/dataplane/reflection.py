@@ -1,16 +1,16 @@
 """Reflections: drops our own frames that return from the network, and detects departed addresses.
 
 An address has moved away if an uplink receives an announcement of the address: a frame from which
-switches learn the new location of its source address.
+switches learn the new location of the frame's source address.
 
 Tables: REFLECTION, DEPARTURE, PRESENT, ABSENT; the look-ups ANNOUNCEMENT, SAME_NIBBLE, GRATUITOUS,
 UNCACHE_FIRST and UNCACHE_AGAIN; in FROM_UPLINK, the flow for multicast. Groups: one for each VM port,
-which continues according to the port's presence.
+which continues in PRESENT or ABSENT.
 
-Invariant: a frame from an uplink with a source that is behind a VM port is dropped, unless it
+Invariant: a frame from an uplink with a source address behind a VM port is dropped, unless the frame
 announces that the address has moved away. An address that was announced from this bridge in the last
-`LOCK_TIMEOUT_S` seconds has not moved away. On a LAG, every frame is an announcement, unless a frame
-from the address was flooded from this bridge in the last `LAG_LOCK_TIMEOUT_S` seconds.
+`LOCK_TIMEOUT_S` seconds has not moved away. On a LAG, every frame is an announcement, unless this bridge
+has flooded a frame from the address in the last `LAG_LOCK_TIMEOUT_S` seconds.
 
 Invariant: register ANNOUNCES is 1 only for RARP, for neighbor advertisements to a group, and for ARP
 about the sender's own address.
@@ -18,7 +18,7 @@ about the sender's own address.
 Invariant: addresses learned on a VM port are valid while the port exists and its link is up. After
 that, frames to these addresses are sent to the network, and frames from these addresses that arrive
 from the network are not reflections. The switch itself checks this. So a VM that leaves while the
-service is not running can be reached on its new host even if its announcement is lost.
+service is not running can be reached on the new host even if the VM's announcement is lost.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 @kept
 def _announcements() -> Iterator[FlowSpec]:
-    """Flows that recognize announcements. They are the same for every team."""
+    """Yield flows that recognize announcements, the same flows for every team."""
     announces = SetField(Register.ANNOUNCES, 1)
     rarp: Fields = {"eth_type": tables.ETH_RARP, "eth_dst": BROADCAST}
     yield flow(Table.ANNOUNCEMENT, 10, rarp, announces)
@@ -78,17 +78,17 @@ def _announcements() -> Iterator[FlowSpec]:
     yield flow(Table.SAME_NIBBLE, 0, {}, LoadBits(Register.NIBBLES, 8, 1, 1))
     yield flow(Table.GRATUITOUS, 10, {Register.NIBBLES: (0, 0x100)}, announces)
     # Announcements forwarded from the switch's flow cache would set no lock, and returning ones would
-    # not find a lock. So cached flows also match a bit that is not needed (of pkt_mark), which differs
-    # with and without a lock. When a lock begins or ends, revalidation then deletes the cached flow,
-    # because its match is too wide.
+    # not find a lock. So cached flows also match an unused bit of pkt_mark: one bit with a lock, another
+    # bit without a lock. When a lock begins or ends, revalidation then deletes the cached flow, because
+    # the cached flow's match is too wide.
     for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
         yield flow(table, 10, {"pkt_mark": (0, 1 << locked)})
 
 
 @kept
 def _reflections(on_a_lag: bool) -> Iterator[FlowSpec]:
-    """Flows for frames from uplinks. They are the same for all teams with, or without, a LAG."""
-    # The frames that can announce that an address has moved away, and the look-ups that decide it.
+    """Yield flows for frames from uplinks. These flows depend only on whether the uplinks are a LAG."""
+    # Frames that can announce that an address has moved away, and look-ups to determine whether they do.
     frames: Fields = {} if on_a_lag else {"eth_dst": MULTICAST}
     look_up: Actions = (Resubmit(Table.LOCK),)
     moved: Fields = {}
@@ -110,11 +110,11 @@ def _reflections(on_a_lag: bool) -> Iterator[FlowSpec]:
     announced = *look_up, Resubmit(Table.DEPARTURE)
     yield flow(Table.PRESENT, 20, from_vm, Resubmit(Table.PORT_OUT))
     yield flow(Table.PRESENT, 10, frames, *announced)
-    # In both cases, a departure is learned, because the port may return after the VM has moved.
+    # Departures are learned in both tables, because a port may be added again after the VM has moved.
     yield flow(Table.ABSENT, 20, from_vm, Resubmit(Table.FLOOD))
     yield flow(Table.ABSENT, 10, frames, SetField(Register.LOCAL, 0), *announced)
     if on_a_lag:
-        # If an address leaves together with its port, its lock does not count.
+        # If an address leaves together with its port, the address's lock is ignored.
         gone = {Register.LOCKED: 1, Register.LOCAL: 0}
         yield flow(Table.DEPARTURE, 15, gone, goto=Table.DELIVERY)
     else:
@@ -124,7 +124,7 @@ def _reflections(on_a_lag: bool) -> Iterator[FlowSpec]:
 
 
 def _learn_departure() -> tuple[Learn, Learn]:
-    """Actions that overwrite the learned flows of an address that has moved away."""
+    """Return actions that overwrite the learned flows of an address that has moved away."""
     learned, most = tables.cookie(tables.Kind.LEARNED, 0), tables.DEPARTED_MAX
     elsewhere = tables.SAME_VLAN, tables.TO_SOURCE, tables.TO_ELSEWHERE
     not_local = tables.SAME_VLAN, tables.FROM_SOURCE, LearnLoad(0, Register.LOCAL, 1)
@@ -136,7 +136,7 @@ def _learn_departure() -> tuple[Learn, Learn]:
 
 
 def by_presence(port: VmPort) -> Actions:
-    """Actions that continue in table PRESENT if the port exists, else in ABSENT. LOCAL always exists."""
+    """Return actions that continue in table PRESENT if the port exists, and in table ABSENT if not."""
     if port.ofport == OFPORT_LOCAL:
         return (Resubmit(Table.PRESENT),)
     return (ToGroup(Group.PRESENCE.id_of(port.ofport)),)
@@ -145,7 +145,7 @@ def by_presence(port: VmPort) -> Actions:
 def groups(team: Team) -> Iterator[GroupSpec]:
     for port in team.vm_ports:
         if port.ofport == OFPORT_LOCAL:
-            # LOCAL exists as long as the bridge. `ovs-ctl restart` cannot restore buckets that watch it.
+            # LOCAL always exists, and `ovs-ctl restart` cannot restore buckets that watch LOCAL.
             continue
         yield _presence(port.ofport, team.uplinks)
 

@@ -1,4 +1,4 @@
-"""Flows, groups and actions as values: equal specs install the same flow or group."""
+"""OpenFlow flows, groups and actions as values: equal specs install the same flow or group."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Resubmit:
 
 @dataclass(frozen=True, slots=True)
 class LearnMatch:
-    """The learned flow matches `target` against the current value of the frame's `source` field."""
+    """Makes the learned flow match `target` against the present value of the frame's field `source`."""
 
     source: str
     target: str
@@ -82,7 +82,7 @@ class LearnMatch:
 
 @dataclass(frozen=True, slots=True)
 class LearnLoad:
-    """The learned flow sets `target` to a constant, or to the current value of field `source`."""
+    """Makes the learned flow set `target` to a constant, or to the present value of field `source`."""
 
     source: str | int
     target: str
@@ -91,10 +91,11 @@ class LearnLoad:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Add a flow to `table`. `delete_learned`: it is deleted together with the flow of this action.
+    """Add ("learn") a flow to `table`.
 
-    `limit`: the most flows with `cookie` in the table; 0: no limit. `success`: a register that is set
-    to 1 if the flow exists afterwards, else to 0.
+    `delete_learned`: delete the learned flow together with the flow that contains this action. `limit`:
+    the most flows with `cookie` in the table; 0: no limit. `success`: the register that is set to 1 if
+    the learned flow exists afterwards, else to 0.
     """
 
     table: int
@@ -109,9 +110,9 @@ class Learn:
 
 @dataclass(frozen=True, slots=True)
 class Multipath:
-    """Hash a frame's `fields`, an Open vSwitch name, to a number below `buckets`, in `target`.
+    """Hash a frame, and set `target` to the result, a number below `buckets`.
 
-    Different values of `basis` give different hashes of the same fields.
+    `fields`: Open vSwitch's name of the hashed fields. `basis` selects one of several hashes of them.
     """
 
     fields: str
@@ -163,7 +164,7 @@ class FlowSpec:
 
 @value(frozen=True, slots=True)
 class Bucket:
-    """A group's bucket, live while the watched port or group is; None: not watched (not in `ff`)."""
+    """A group's bucket, live while the watched port or group is live. Kind `ff` requires one of them."""
 
     actions: Actions
     watch_port: int | None = None
@@ -181,7 +182,7 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """All flows and groups that a bridge should have from us."""
+    """All flows and groups of ovs-lbt that a bridge should have, or has."""
 
     flows: Mapping[tuple[int, int, Match], FlowSpec]
     groups: Mapping[int, GroupSpec]
@@ -194,8 +195,8 @@ EMPTY = Pipeline({}, {})
 class Changes:
     """The changes of one bundle, in the order of the fields.
 
-    Groups are added before the flows that use them, and deleted after these flows, because deleting a
-    group deletes its flows. `clear`: delete all flows with our cookie, including learned flows.
+    Groups are added before the flows that use the groups, and deleted after those flows: deleting a group
+    would delete the flows as well. `clear`: delete all flows with our cookie, including learned flows.
     """
 
     add_groups: tuple[GroupSpec, ...] = ()
@@ -210,7 +211,7 @@ class Changes:
         assert kept.isdisjoint(self.delete_groups), "no group is added and deleted in one bundle"
 
     def __len__(self) -> int:
-        """The number of messages. A value without changes is therefore false."""
+        """Return the number of messages: 0, so that the value is false, if there are no changes."""
         groups = (*self.add_groups, *self.modify_groups, *self.delete_groups)
         return len(groups) + len(self.add_flows) + len(self.delete_flows) + self.clear
 
@@ -224,6 +225,6 @@ def flow(
     cookie: int = COOKIE_PREFIX,
     hard_timeout_s: int = 0,
 ) -> FlowSpec:
-    """A flow in `table` for frames that match `fields`."""
+    """Return a flow in `table` for frames that match `fields`."""
     match = tuple(sorted(fields.items()))
     return FlowSpec(table, priority, match, actions, goto, cookie, hard_timeout_s)

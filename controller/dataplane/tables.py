@@ -1,7 +1,7 @@
 """Numbers of the OpenFlow pipeline: table IDs, registers, cookies, group IDs and timeouts.
 
-See the drawing in docs/architecture.md. All flows with `COOKIE_PREFIX` and all groups in `GROUP_IDS`
-are ours, and no others.
+For the order of the tables, see the drawing in docs/architecture.md. Our flows are those with
+`COOKIE_PREFIX`, and our groups are those with IDs in `GROUP_IDS`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OFPP_NORMAL = 0xFFFFFFFA
 
 
 class Table(IntEnum):
-    """The tables of the pipeline. From LOCATION on, they are look-ups, which return to the caller."""
+    """The tables of the pipeline. LOCATION and later tables are look-ups, which return to the caller."""
 
     CLASSIFY = 0
     LEARN = 1
@@ -56,7 +56,7 @@ class Table(IntEnum):
 
 
 class Register(StrEnum):
-    """Registers and the names of their fields. In every register, zero means "not set"."""
+    """Registers, with the names of their match fields. In every register, zero means "not set"."""
 
     VM_PORT = "reg0"  # ofport of the VM port on which the frame was received
     UPLINK = "reg1"  # ofport of the uplink on which the frame was received
@@ -69,18 +69,18 @@ class Register(StrEnum):
     LEARNED = "reg8"  # 1: the source address has been learned on its VM port
     NORMAL = "reg9"  # 1: the frame is left to NORMAL
     HOME = (
-        "reg10"  # uplink that the sender's broadcasts use now; from an uplink: the target VM port
+        "reg10"  # the sender's home uplink; in frames from uplinks: the target VM port
     )
     HASHED = "reg11"  # number of the hash that spreads the sender's frames, or ASSIGNED
-    BUCKET = "reg12"  # bucket of the frame, the result of that hash
-    IP_HASH = "reg13"  # bits 0-1 and 2-3 are of two addresses; from bit 4 on, a remainder
+    BUCKET = "reg12"  # bucket of the frame: the result of the hash in HASHED
+    IP_HASH = "reg13"  # bits 0-1 and 2-3: bits of two addresses; bits 4 and above: a remainder
     BEHIND = "reg14"  # VM port on which the source address was learned; set with LOCAL
-    # Bits 0-15: the uplink of the off-home address that an endpoint's frame has, or would get off home.
-    # Bits 16-31, if an endpoint has sent the frame: the first uplink of the endpoint's order.
+    # Bits 0-15: the lane of an endpoint's frame (see endpoints.py). Bits 16-31, in frames from endpoints:
+    # the first uplink in the endpoint's order.
     LANE = "reg15"
 
 
-# A separate field: the reason why a frame goes to several VM ports. Zero: it does not.
+# The field with the reason why a frame is sent to several VM ports. Zero: to at most one.
 FLOODED = "metadata"
 BY_UPLINK = 1  # an uplink has flooded the frame
 REPORT = 2  # a VM port has reported that it is a member of a multicast group
@@ -88,23 +88,23 @@ REPORT = 2  # a VM port has reported that it is a member of a multicast group
 ELSEWHERE = 0xFFFF
 LEARNED_TIMEOUT_S = 300
 LOCK_TIMEOUT_S = 5
-# On a LAG, every multicast frame sets the lock. Frames that return do so within milliseconds.
+# On a LAG, every multicast frame sets the lock. Returning frames arrive within milliseconds.
 LAG_LOCK_TIMEOUT_S = 1
-# How long frames to an endpoint's off-home address are accepted on any uplink after a frame from it.
+# For this time after a frame from an off-home address, frames to the address are accepted on any uplink.
 SPOKEN_TIMEOUT_S = 10
-# The most addresses that the switch learns on one VM port, and locks for it: more than nested VMs need.
-# The switch counts them all for each new address, so a VM that makes up addresses must not have too
-# many.
+# The most addresses that the switch learns on a VM port, and the most that it locks for the port: more
+# than nested VMs need. For each new address, the switch counts all known ones, so the number must be
+# limited for a VM that makes up addresses.
 ADDRESSES_PER_PORT_MAX = 1024
 # The most departed addresses that the switch remembers. Only local addresses can depart.
 DEPARTED_MAX = 16384
 # The most addresses learned from uplinks. Frames to other addresses are also flooded to local VM ports.
 OUTSIDE_MAX = 4096
-# The most groups of a VM port that the switch remembers. Members do not receive reports by others.
+# The most multicast groups that the switch remembers for a VM port, to drop other members' reports.
 GROUPS_PER_PORT_MAX = 1024
 
-# The time for which broadcasts from a new uplink are dropped until the old uplink's are, too. A timeout
-# ends this even if the service stops in between. OpenFlow has no shorter timeout.
+# The most time for which broadcasts from a new uplink are dropped, until those from the old uplink are
+# dropped. The flow's timeout works even if the service stops. OpenFlow has no shorter timeout.
 HELD_TIMEOUT_S = 1
 
 COOKIE_PREFIX_MASK = 0xFFFFFF << 40
@@ -112,45 +112,45 @@ COOKIE_KIND_MASK = COOKIE_PREFIX_MASK | 0xFF << 32
 
 
 class Kind(IntEnum):
-    """The kind of a flow, encoded in its cookie. The cookie's low 16 bits are an ofport, unless noted."""
+    """The kind of a flow, a part of its cookie. Unless noted, the cookie's low 16 bits are an ofport."""
 
     FIXED = 0
     FROM_VM = 1  # counts frames that a VM port sends to uplinks
     TO_VM = 2  # counts frames from uplinks to a VM port
-    LEARNED = 3  # added by the switch itself: never compared
-    RESCUE = 4  # added by `ovs-lbt rescue`: the service removes it after its start
-    BUCKET = 5  # counts frames in a bucket of a hash; number and bucket instead of the ofport
-    FROM_ADDRESS = 6  # counts frames from an address behind a VM port; its slot, not an ofport
-    TO_ADDRESS = 7  # counts frames from uplinks to such an address
-    INBOUND = 8  # counts frames from one uplink to a VM port; from bit 16 on the uplink's ofport
-    PROBE = 9  # sends probes of an uplink's path, and answers, to the service
-    OUTSIDE = 10  # added by the switch itself, too: addresses learned from uplinks, and drops
-    # Sends other frames for path checks to the service: copies, forged frames, proofs
+    LEARNED = 3  # added by the switch itself: not compared with the desired flows
+    RESCUE = 4  # added by `ovs-lbt rescue`; the service removes it after the service has started
+    BUCKET = 5  # counts frames in a hash bucket; low bits: the hash's number and the bucket
+    FROM_ADDRESS = 6  # counts frames from an address unit; low bits: the unit's slot
+    TO_ADDRESS = 7  # counts frames from uplinks to an address unit; low bits: the unit's slot
+    INBOUND = 8  # counts frames from an uplink to a VM port; bits 16 and above: the uplink's ofport
+    PROBE = 9  # sends path-check probes, and the answers of queried hosts, to the service
+    OUTSIDE = 10  # added by the switch itself: learned outside addresses, and temporary drops
+    # Sends other frames of path checks to the service: copies, forged frames, proofs
     AROUND_PROBES = 11
 
 
 _KINDS = {kind.value: kind for kind in Kind}
 
 GROUP_IDS = range(0x6C000000, 0x6D000000)
-# The kinds of the bucket groups of each hash. The last kind is for addresses behind VM ports.
+# The kinds of bucket groups, one for each hash. The last kind is for address units.
 HASH_SLOTS = range(0xE0, 0xF0)
 
 
 class Group(IntEnum):
-    """The kind of a group, encoded in its ID above the low 16 bits, which are an ofport unless noted.
+    """The kind of a group, a part of its ID. Unless noted, the ID's low 16 bits are an ofport.
 
-    The kinds from 1 on (one for each uplink) deliver frames that the uplink floods to a VM port.
+    The kinds 1 and above, one for each uplink, deliver frames that the uplink floods to a VM port.
     """
 
     BINDING = 0  # sends a VM port's traffic out on its uplink
-    LOCAL = 0xF0  # floods to the local VM ports of some VLANs; the first VLAN instead of the ofport
+    LOCAL = 0xF0  # floods to VM ports of a class of VLANs; low bits: the lowest VLAN, and the part
     NORMAL = 0xF1  # passes flooded unicast from an uplink to NORMAL
     UNICAST = 0xF2  # delivers unicast from uplinks to a VM port
     SELECT = 0xF3  # selects a bucket with the datapath's hash; one group, the same on all bridges
-    PRESENCE = 0xF4  # continues according to whether a VM port still exists and its link is up
-    LANE = 0xF5  # sends out frames from endpoints' off-home addresses for an uplink
-    TO_ENDPOINT = 0xF6  # accepts frames to such an address from an uplink; both uplinks by position
-    ALWAYS = 0xF7  # always live: other groups watch it in their last bucket
+    PRESENCE = 0xF4  # continues in PRESENT if a VM port exists and its link is up, else in ABSENT
+    LANE = 0xF5  # sends out the frames of a lane, which endpoints.py explains; low bits: its uplink
+    TO_ENDPOINT = 0xF6  # accepts a lane's frames from an uplink; low bits: positions of both
+    ALWAYS = 0xF7  # always live, for the last buckets of other groups, which watch this group
 
     def id_of(self, number: int) -> int:
         return _group_id(self, number)
@@ -166,15 +166,15 @@ _LOCAL_ANY_VLAN = 0xFFFF
 PORTS_PER_LOCAL_GROUP_MAX = 1024
 # The switch stops processing a frame after 4096 resubmits, and each VM port needs one of them.
 PORTS_PER_VLAN_MAX = 4000
-# In place of a hash's number: each address behind the VM port has its own uplink.
+# Takes the place of a hash's number if each address behind the VM port has its own uplink.
 ASSIGNED = len(HASH_SLOTS) - 1
 # The most addresses with their own uplink.
 SLOTS = 1 << 16
 SELECT_GROUP_ID, ALWAYS_GROUP_ID = Group.SELECT.id_of(0), Group.ALWAYS.id_of(0)
-# Set in cookies of flows learned from ports that only NORMAL knows. Cookies of other learned flows
-# contain an ofport and, from bit 16 on, a digest of the VLANs that the port carries.
+# A bit in cookies of flows learned from ports that only NORMAL serves. Cookies of other learned flows
+# contain an ofport and, in bits 16 to 30, a digest of the VLANs that the port carries.
 FROM_NORMAL = 1 << 31
-# Set in cookies of flows for addresses beyond a VM port's limit, and for members of multicast groups.
+# Bits in cookies of flows for addresses beyond a VM port's limit, and for multicast group members.
 BEYOND_LIMIT, MEMBERSHIP = 1 << 17, 1 << 18
 
 MULTICAST = ("01:00:00:00:00:00", "01:00:00:00:00:00")
@@ -183,11 +183,11 @@ BROADCAST = "ff:ff:ff:ff:ff:ff"
 VLAN_PRESENT = 0x1000
 VLAN_ID_BITS = 12
 VLAN_ID_MASK = (1 << VLAN_ID_BITS) - 1
-# Matches of learned flows: the VLAN of the learned frame, and frames to or from its source.
+# Matches of learned flows: the learned frame's VLAN, and frames to or from the learned source.
 SAME_VLAN = LearnMatch(Register.VLAN, Register.VLAN, VLAN_ID_BITS)
 TO_SOURCE = LearnMatch("eth_src", "eth_dst", 48)
 FROM_SOURCE = LearnMatch("eth_src", "eth_src", 48)
-# Values that learned flows set: the target of the frame, and facts about its source.
+# Registers that learned flows set: the target of a frame, and properties of the frame's source.
 TO_SENDER = LearnLoad(Register.VM_PORT, Register.TARGET, 16)
 TO_ELSEWHERE = LearnLoad(ELSEWHERE, Register.TARGET, 16)
 IS_LOCAL = LearnLoad(1, Register.LOCAL, 1)
@@ -203,7 +203,7 @@ TAGGED = (VLAN_PRESENT, VLAN_PRESENT)
 
 
 def icmpv6(message: int) -> Fields:
-    """Match fields for ICMPv6 messages of type `message`."""
+    """Return match fields for ICMPv6 messages of type `message`."""
     return {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": message}
 
 
@@ -211,13 +211,13 @@ IGMP_MESSAGE: Fields = {"eth_type": ETH_IPV4, "ip_proto": IGMP}
 
 
 def delivery_group_id(ofport: int, uplink_index: int) -> int:
-    """The ID of the group that delivers broadcasts from an uplink to a VM port."""
+    """Return the ID of the group that delivers broadcasts from an uplink to a VM port."""
     assert 0 <= uplink_index < HASH_SLOTS.start - 1, "a group ID for each uplink"
     return _group_id(uplink_index + 1, ofport)
 
 
 def local_group_id(vlan: int | None, part: int = 0) -> int:
-    """The ID of a group of local VM ports for VLANs from `vlan` on (None: for all other VLANs)."""
+    """Return the ID of a flood group. `vlan`: the lowest VLAN of its class (None: all other VLANs)."""
     part_bits = part << VLAN_ID_BITS
     assert 0 <= part_bits < _LOCAL_ANY_VLAN, "a VLAN has few parts"
     number = _LOCAL_ANY_VLAN - part_bits if vlan is None else part_bits | vlan
@@ -225,29 +225,29 @@ def local_group_id(vlan: int | None, part: int = 0) -> int:
 
 
 def bucket_group_id(number: int, bucket: int) -> int:
-    """The ID of the group that sends a bucket of hash `number` (from 0 to 14) out on its uplink."""
+    """Return the ID of the group that sends out a bucket's frames. `number`: of the hash, 0 to 14."""
     return _group_id(HASH_SLOTS[number], bucket)
 
 
 def to_endpoint_group_id(lane_index: int, uplink_index: int) -> int:
-    """The ID of the group that accepts a lane's frames from one uplink. Both uplinks by position."""
+    """Return the ID of the group that accepts a lane's frames from an uplink. Indexes are positions."""
     assert max(lane_index, uplink_index) < 1 << 8, "each has eight bits of the id"
     return Group.TO_ENDPOINT.id_of(lane_index << 8 | uplink_index)
 
 
 def address_group_id(slot: int) -> int:
-    """The ID of the group that sends frames from an address behind a VM port out on its uplink."""
+    """Return the ID of the group that sends an address unit's frames out on the unit's uplink."""
     return bucket_group_id(ASSIGNED, slot)
 
 
 def bucket_cookie(number: int, bucket: int) -> int:
-    """The cookie of the flow that counts a bucket (from 0 to 255) of a hash."""
+    """Return the cookie of the flow that counts a hash bucket's frames. `bucket`: from 0 to 255."""
     assert 0 <= bucket < 1 << 8, "a hash has at most 256 buckets"
     return cookie(Kind.BUCKET, number << 8 | bucket)
 
 
 def cookie_bucket(value: int) -> tuple[int, int]:
-    """The number of the hash and the bucket in the cookie of a flow of kind BUCKET."""
+    """Return the hash's number and the bucket in the cookie of a flow of kind BUCKET."""
     return value >> 8 & 0xFF, value & 0xFF
 
 
@@ -257,50 +257,50 @@ def cookie(kind: Kind, ofport: int) -> int:
 
 
 def cookie_ofport(value: int) -> int:
-    """The ofport in the cookie of one of our flows; 0: no port."""
+    """Return the ofport in the cookie of one of our flows; 0 if the cookie contains no port."""
     return value & 0xFFFF
 
 
 def inbound_cookie(ofport: int, uplink: int) -> int:
-    """The cookie of the flow that counts frames from an uplink to a VM port."""
+    """Return the cookie of the flow that counts frames from an uplink to a VM port."""
     assert 0 <= ofport < 1 << 16, "the uplink is above these bits"
     return cookie(Kind.INBOUND, uplink << 16 | ofport)
 
 
 def cookie_inbound(value: int) -> tuple[int, int]:
-    """The ofports of the VM port and the uplink in the cookie of a flow of kind INBOUND."""
+    """Return the ofports of the VM port and the uplink in the cookie of a flow of kind INBOUND."""
     return value & 0xFFFF, value >> 16 & 0xFFFF
 
 
 def learned_cookie(ofport: OfPort, vlans: PortVlans) -> int:
-    """The cookie of flows that the switch learns on a VM port.
+    """Return the cookie of flows that the switch learns on a VM port.
 
-    The cookie depends on the port's VLANs. When these change, the last learn action with the old cookie
-    is removed, and with it the flows that were learned.
+    The cookie depends on the port's VLANs. When the VLANs change, the last learn action with the old
+    cookie is removed, and the switch then deletes the flows learned with this cookie.
     """
     return cookie(Kind.LEARNED, (digest(vlans) << 16 & ~FROM_NORMAL) | ofport)
 
 
 def cookie_kind(value: int) -> Kind | None:
-    """The kind in the cookie of one of our flows; None: it is another program's flow."""
+    """Return the kind in a flow's cookie; None if another program added the flow."""
     if value & COOKIE_PREFIX_MASK != COOKIE_PREFIX:
         return None
-    # Our prefix with an unknown kind: the flow is compared like our flows, and therefore removed.
+    # A flow with our prefix and an unknown kind is compared like our flows, and therefore removed.
     return _KINDS.get(value >> 32 & 0xFF, Kind.FIXED)
 
 
 def openflow_port(ofport: int) -> int:
-    """An ofport as encoded in OpenFlow 1.3, where LOCAL has 32 bits; in registers, it has 16."""
+    """Return the OpenFlow 1.3 number of an ofport. LOCAL has 32 bits there, and 16 in registers."""
     return OFPP_LOCAL if ofport == OFPORT_LOCAL else ofport
 
 
 def in_vlans(vlans: VlanSet) -> Iterator[Fields]:
-    """Matches on register VLAN that together cover `vlans`. An empty match covers any VLAN."""
+    """Yield matches on register VLAN that together cover `vlans`. An empty match covers any VLAN."""
     for value, mask in blocks(vlans):
         whole = masked(value, ~VLAN_ID_MASK & 0xFFFFFFFF | mask, 0xFFFFFFFF)
         yield {Register.VLAN: whole} if mask else {}
 
 
 def masked(value: int, mask: int, all_ones: int) -> MatchValue:
-    """A value with its mask, as the switch reports it: if the mask is full, the value only."""
+    """Return a value with its mask, or only the value if the mask is full, as the switch reports it."""
     return value if mask == all_ones else (value, mask)

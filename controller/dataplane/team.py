@@ -1,4 +1,4 @@
-"""The input of the pipeline: a bridge's uplinks, VM ports, VLANs, hashes and addresses, by number."""
+"""The pipeline's input: a bridge's uplinks, VM ports (as ofports), VLANs, hashes and addresses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEPT = 4096
 
 
 def kept(made: Callable[..., Iterable[FlowSpec]]) -> Callable[..., tuple[FlowSpec, ...]]:
-    """Decorate a function to cache its flows between pipelines. Most changes concern few ports."""
+    """Decorate a function to cache its flows between pipelines, because most changes affect few ports."""
 
     @functools.lru_cache(maxsize=KEPT)
     def flows(*about: Hashable) -> tuple[FlowSpec, ...]:
@@ -30,13 +30,13 @@ def kept(made: Callable[..., Iterable[FlowSpec]]) -> Callable[..., tuple[FlowSpe
 
 @value(frozen=True, slots=True)
 class VmPort:
-    """A VM port for the pipeline.
+    """A VM port, as the pipeline needs it.
 
-    `order`: the ofports of its uplinks. The first is the uplink in use (the port's home), on which the
-    port receives broadcasts. `hashed`: the number of the hash that spreads its traffic; None: all its
-    traffic leaves on its home. `attached_macs`: its own addresses, which no other VM port has in the
-    same VLANs. `forges`: whether it may send from other addresses. `trusted`: whether it and other
-    trusted ports may use each other's addresses.
+    `order`: the ofports of the VM port's uplinks. The first one is the uplink in use (the port's home), on
+    which the port receives broadcasts. `hashed`: the number of the hash that spreads the port's traffic;
+    None: all traffic leaves on the home. `attached_macs`: the port's own addresses, which no other VM port
+    has in the same VLANs. `forges`: the port may also send from other addresses. `trusted`: the port and
+    other trusted ports may use each other's addresses.
     """
 
     ofport: OfPort
@@ -54,10 +54,9 @@ class VmPort:
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """A hash that spreads the sent traffic of VM ports over buckets, which the VM ports share.
+    """A hash that spreads the traffic sent by one or more VM ports over buckets.
 
-    `number`: from 0 to 14. `buckets`: for each bucket the ofports of its uplinks, the uplink in use
-    first.
+    `number`: from 0 to 14. `buckets`: each bucket's uplinks (ofports), the uplink in use first.
     """
 
     number: int
@@ -67,9 +66,10 @@ class Hash:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address behind VM port `ofport` that has its own uplinks.
+    """An address unit: an address behind VM port `ofport`, with its own uplinks.
 
-    `slot`: its number on the bridge. `order`: the ofports of its uplinks, the uplink in use first.
+    `slot`: the unit's number on the bridge. `order`: the ofports of the unit's uplinks, beginning with
+    the uplink in use.
     """
 
     slot: int
@@ -83,8 +83,8 @@ class Address:
 class Endpoint:
     """A VM port that is a tunnel endpoint. Peers may answer to the source address of its frames.
 
-    `mac`: its own address. `off_home_macs`: for each uplink, the source address of frames that leave on
-    this uplink while it is not the port's home. No other port or host uses these addresses.
+    `mac`: the endpoint's own address. `off_home_macs`: for each uplink, the source address of frames that
+    leave on this uplink while another uplink is the port's home. No other port or host has the addresses.
     """
 
     ofport: OfPort
@@ -94,38 +94,37 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """One bridge for the pipeline.
+    """A bridge, as the pipeline needs it.
 
-    `uplinks`: in configured order (the delivery groups contain their positions).
-    `hears_everywhere`: the upstream switch sends only one copy (static LAG, LACP), so a VM port
-    accepts broadcasts from any uplink. `over_normal`: the uplinks are a bond, and frames from unknown
-    ports are left to NORMAL instead of dropped, except with `strangers`: if other ports lead to the
-    network, NORMAL would form a loop with them. `uplink_vlans`: the VLANs of uplinks; uplinks without
-    an entry carry every VLAN.
+    `uplinks`: in configured order (the IDs of delivery groups contain positions in this order).
+    `hears_everywhere`: the upstream switch sends only one copy of each broadcast (static LAG, LACP), so
+    a VM port accepts broadcasts from any uplink. `over_normal`: the uplinks are a bond, and NORMAL
+    handles frames from unknown ports, except with `strangers`: if other ports are connected to the
+    network, NORMAL would form a loop, so the frames are dropped. `uplink_vlans`: the VLANs of uplinks;
+    uplinks without an entry carry every VLAN.
 
     `no_flood`: the ports to which NORMAL does not flood. If these include all VM ports, NORMAL receives
     frames flooded by uplinks, for ports that were added while the service was not running. Otherwise
     NORMAL would deliver a second copy. `normal_takes_any`: NORMAL accepts unicast from every uplink
-    (balance-slb), so it receives flooded unicast from one uplink only.
+    (balance-slb), so NORMAL receives flooded unicast from one uplink only.
 
-    `off_home_macs`: for each uplink, one of our source addresses. It replaces the source of hashed VM
-    ports' frames that leave on this uplink while upstream switches know the VM's address on another
-    uplink. Some uplinks may have no such address.
+    `off_home_macs`: for each uplink, one of our source addresses. This address replaces the source of
+    hashed VM ports' frames that leave on the uplink while upstream switches know the VM's address on
+    another uplink. Some uplinks may have no such address.
 
-    `endpoints`: the VM ports that are tunnel endpoints, if the uplinks are not a LAG. `lanes`: for each
-    uplink, the uplinks that serve endpoints' off-home addresses for it, the uplink in use first.
+    `endpoints`: the VM ports that are tunnel endpoints, if the uplinks are not a LAG. `lanes`: for the
+    lane of each uplink (see endpoints.py), the uplinks in the order of failover.
 
-    `addresses`: the addresses with their own uplinks, behind VM ports with `hashed` set to
-    `tables.ASSIGNED`.
+    `addresses`: the address units, behind VM ports with `hashed` set to `tables.ASSIGNED`.
 
     `dp_hash`: the switch has the group `hashing.SELECT_GROUP`, which hashes connections.
 
-    `probe_macs`: the address of probes for each uplink with path checks. `question_macs`: the address
-    from which each uplink queries hosts in the network; empty without queries. `probe_group`: the
-    address of copies of probes. `unheard`: (uplink, own) if the switch drops path checks' frames on an
-    uplink: those to the uplink's own addresses (own is True), or all others (False).
+    `probe_macs`: the probe address of each uplink with path checks. `question_macs`: the address from
+    which each uplink queries hosts in the network; empty without queries. `probe_group`: the destination
+    of copies of probes. `unheard`: contains (uplink, own) if the switch drops path-check frames on an
+    uplink: frames to the uplink's own addresses (own is True), or all other path-check frames (False).
 
-    `forwards_bpdu`: frames between switches are forwarded like other multicast. `snoops`: NORMAL snoops.
+    `forwards_bpdu`: forward protocols between switches like other multicast. `snoops`: NORMAL snoops.
     """
 
     uplinks: tuple[OfPort, ...]
@@ -159,7 +158,7 @@ class Team:
         """Whether the upstream switch treats the uplinks as one link without negotiation.
 
         Members of a bond may negotiate LACP instead. On a member that is not part of the LAG, the upstream
-        switch sends a separate copy.
+        switch sends a separate copy of broadcasts.
         """
         return self.hears_everywhere and not self.over_normal
 

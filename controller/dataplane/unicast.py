@@ -1,4 +1,4 @@
-"""Unicast: sends frames to the VM port of their destination address, or out on an uplink.
+"""Unicast: sends frames to the VM port of the destination address, or out on an uplink.
 
 Tables: EGRESS, INBOUND; in DESTINATION and FROM_UPLINK, the flow for unicast; in NO_UPLINK, the flows
 that learn to drop frames from uplinks. Groups: one for each VM port that may not use every uplink.
@@ -21,12 +21,12 @@ from controller.dataplane.team import Team, VmPort
 
 
 def to_vm_port(port: VmPort, team: Team) -> tuple[Actions, Table | None]:
-    """The actions and the next table that deliver a frame from an uplink to a VM port.
+    """Return the actions and the next table that deliver a frame from an uplink to a VM port.
 
-    While no uplink that the VM port may use is live, its VM cannot be announced. Upstream switches
-    would continue to flood frames for the VM to all other uplinks, so these frames are dropped. When an
-    allowed uplink is live again, frames arrive there as well until the VM is announced. So the switch
-    learns to drop frames from the other uplinks for a while longer.
+    While no uplink that the VM port may use is live, the VM cannot be announced on any. Upstream switches
+    would continue to flood frames for the VM to all other uplinks, so frames from these are dropped. When
+    an allowed uplink is live again, frames arrive on all uplinks until the VM is announced. So the switch
+    learns to drop frames from the other uplinks for `LOCK_TIMEOUT_S`.
     """
     if port.is_confined(team.uplinks):
         return (ToGroup(Group.UNICAST.id_of(port.ofport)),), None
@@ -56,7 +56,7 @@ def _to_known(port: VmPort, team: Team) -> Iterator[FlowSpec]:
 
 
 def _to_unknown(team: Team) -> Iterator[FlowSpec]:
-    """Flows for frames to an unknown address, or to an address that is known to be elsewhere."""
+    """Yield flows for frames to an unknown address, or to an address known to be outside the bridge."""
     lock: Actions = ()
     if team.hears_everywhere:
         lock = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
@@ -69,10 +69,10 @@ def _to_unknown(team: Team) -> Iterator[FlowSpec]:
 
 
 def _by_uplink(port: VmPort, team: Team) -> Iterator[FlowSpec]:
-    """Flows that count frames from each uplink to a VM port, to see when inbound follows a move.
+    """Yield flows that count frames from each uplink to a VM port, to detect when they follow a move.
 
-    There is a flow for each uplink, so that a move changes no flow; on a LAG, there is none. Uplinks
-    that the VM port may not use have another flow, which learns to drop their frames.
+    There is a flow for each uplink, so that a move changes no flow; on a LAG, there are no such flows. For
+    uplinks that the VM port may not use, there are also flows that learn to drop frames to the port.
     """
     for uplink in () if team.hears_everywhere else team.uplinks:
         ends = {Register.TARGET: int(port.ofport), Register.UPLINK: int(uplink)}

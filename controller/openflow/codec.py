@@ -1,4 +1,4 @@
-"""Encodes flows, groups and actions as OpenFlow messages, and decodes those that a switch reports."""
+"""Encodes flows, groups and actions as OpenFlow messages, and decodes the ones that a switch reports."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ GROUP_TYPES = {"ff": ofp.OFPGT_FF, "all": ofp.OFPGT_ALL}
 NX_LEARN_F_DELETE_LEARNED = 2
 # The learn action sets a bit to 1 if the learned flow exists afterwards.
 NX_LEARN_F_WRITE_RESULT = 4
-# NXAST_LEARN2 is a learn action with a limit and the bit for the result. Both follow the fixed part
-# of its body (nx_action_learn2). The framework has no class for it.
+# NXAST_LEARN2 is a learn action with a limit and the bit for the result, which follow the fixed part
+# of the body (nx_action_learn2). The framework has no class for this action.
 NXAST_LEARN2 = 45
 LEARN_FIXED_BYTES = 22
 LEARN2_LIMIT = struct.Struct("!IH2x")
@@ -33,12 +33,12 @@ HASH_FIELDS = {"eth_src": 0, "symmetric_l3l4+udp": 3}
 NX_MP_ALG_MODULO_N = 0
 WHOLE_REGISTER = 31  # ofs_nbits: bits 0 to 31
 IN_PORT_TABLE = 0xFFF8  # NXAST_RESUBMIT_TABLE: keep the ingress port
-# The controller ID of this service. The action that sends frames to the service contains it, so no other
-# controller gets these frames. Other controllers have the ID 0 unless they request another one.
+# The controller ID of this service, in the action that sends frames to the service. So other controllers,
+# whose ID is 0 unless they request another ID, do not get these frames.
 CONTROLLER_ID = 0x6C62
 WHOLE_FRAME = 0xFFFF
 
-# Replaces unknown actions. It differs from all actions that the service installs.
+# Replaces unknown actions. The service never installs this action.
 NOT_OURS: tuple[specs.Action, ...] = (specs.Output(ofp.OFPP_ANY),)
 LEARNING_TABLES = (
     Table.LOCATION,
@@ -53,10 +53,10 @@ GROUP_KINDS = {
     ofp.OFPGT_SELECT: "select",
     **{number: kind for kind, number in GROUP_TYPES.items()},
 }
-# The most decoded flows and decoded groups in the caches: enough for one or two bridges. Longer parts
-# than this are not cached, because a switch may send flows of 64 KiB.
+# The most decoded flows, and the most decoded groups, in the caches: enough for one or two bridges. Flows
+# and groups of more bytes are not cached, because a switch may send flows of 64 KiB.
 REMEMBERED, REMEMBERED_BYTES = 1 << 12, 512
-# The bytes of a flow that change from one reading to the next: its age and its counters.
+# The bytes of a flow that change from one reading to the next: the age and the counters.
 AGE, COUNTS = slice(4, 12), slice(32, 48)
 TABLE_AT, TIMEOUT_AND_COOKIE = 2, struct.Struct("!16xH6xQ")
 PACKETS = struct.Struct("!32xQ")
@@ -65,7 +65,7 @@ R = TypeVar("R")
 
 
 def flow_mod(datapath: Any, command: int, flow: specs.FlowSpec, cookie_mask: int = 0) -> Any:
-    """Encode a flow mod. `command` is one of the constants OFPFC_*."""
+    """Encode a flow mod. `command`: one of the constants OFPFC_*."""
     instructions = []
     if flow.actions:
         actions = [encode_action(action) for action in flow.actions]
@@ -90,14 +90,14 @@ def flow_mod(datapath: Any, command: int, flow: specs.FlowSpec, cookie_mask: int
 def _encode_match(match: specs.Match) -> Any:
     fields = dict(match)
     if "ip_frag" in fields:
-        # The framework sorts fields by number, and the switch expects the EtherType first. Its
-        # Nicira (NXM) number is lower than that of ip_frag.
+        # The framework sorts fields by number, and the switch expects the EtherType first. The
+        # EtherType's Nicira (NXM) number is lower than that of ip_frag.
         fields["eth_type_nxm"] = fields.pop("eth_type")
     return parser.OFPMatch(**fields)
 
 
 def group_mod(datapath: Any, command: int, group: specs.GroupSpec) -> Any:
-    """Encode a group mod. `command` is one of the constants OFPGC_*."""
+    """Encode a group mod. `command`: one of the constants OFPGC_*."""
     buckets = [
         parser.OFPBucket(
             watch_port=ofp.OFPP_ANY if bucket.watch_port is None else bucket.watch_port,
@@ -184,9 +184,9 @@ class Unknown(Exception):
 
 
 def lasting(body: bytes) -> tuple[list[bytes], list[int]]:
-    """Split the body of a flow statistics reply into flows, without ages, counters and learned flows.
+    """Split a flow statistics reply's body into flows, without ages, counters and learned flows.
 
-    Also returns the number of frames that each flow in table DELIVERY has counted.
+    Return the flows, and the frame count of each flow in table DELIVERY.
 
     Raises:
         Malformed: the length of a flow does not fit the body.
@@ -204,16 +204,16 @@ def lasting(body: bytes) -> tuple[list[bytes], list[int]]:
 
 
 def _is_learned(flow: bytes) -> bool:
-    """Whether the switch has learned the flow. Of our flows, only learned flows have a timeout."""
+    """Whether the switch learned this flow. Among our flows, only learned flows have a timeout."""
     hard_timeout_s, value = TIMEOUT_AND_COOKIE.unpack_from(flow)
     return hard_timeout_s > 0 and cookie_kind(value) in (Kind.LEARNED, Kind.OUTSIDE)
 
 
 class Flows(NamedTuple):
-    """The flows of a switch.
+    """The flows on a switch.
 
-    `by_default`: whether the switch has its default flow. `delivering`: for each flow in table DELIVERY,
-    the ofport of the uplink from which the flow floods frames to VM ports; None: no uplink.
+    `by_default`: the switch has its own default flow. `delivering`: for each flow in table DELIVERY, the
+    ofport of the uplink from which the flow floods frames to VM ports; None: the flow matches no uplink.
     """
 
     ours: tuple[specs.FlowSpec, ...]
@@ -223,7 +223,7 @@ class Flows(NamedTuple):
 
 
 def installed_flow(part: bytes) -> specs.FlowSpec | ForeignFlow | None:
-    """Decode a flow that `lasting` has returned; None if it is the switch's default flow.
+    """Decode a flow from `lasting`. Return None for the switch's default flow.
 
     Raises:
         Malformed: lengths inside the flow are inconsistent.
@@ -236,7 +236,7 @@ def installed_flows(
     parts: Collection[bytes],
     decode: Callable[[bytes], specs.FlowSpec | ForeignFlow | None] = installed_flow,
 ) -> Flows:
-    """Decode flows that `lasting` has returned, each with `decode`, whose errors are raised."""
+    """Decode the flows from `lasting`, each with `decode`, and raise any error of `decode`."""
     found = [decode(flow) for flow in parts]
     ours = tuple(flow for flow in found if isinstance(flow, specs.FlowSpec))
     foreign = tuple(flow for flow in found if isinstance(flow, ForeignFlow))
@@ -308,7 +308,7 @@ def _installed_group(described: bytes) -> specs.GroupSpec:
 
 
 def decode_flow(flow: Any) -> specs.FlowSpec:
-    """Convert a flow that the framework has parsed to a `FlowSpec`."""
+    """Convert a flow parsed by the framework to a `FlowSpec`."""
     actions: tuple[specs.Action, ...] = ()
     goto = None
     for instruction in flow.instructions:
@@ -336,12 +336,12 @@ def _foreign_flow(flow: Any) -> ForeignFlow:
 
 
 def decode_match(match: Any) -> tuple[tuple[str, specs.MatchValue], ...]:
-    """Return the fields and values of a parsed match, sorted, with the names that `FlowSpec` uses."""
+    """Return a parsed match's fields and values, sorted, with the field names of `FlowSpec`."""
     return tuple(sorted((name.removesuffix("_nxm"), value) for name, value in match.items()))
 
 
 def _decode_actions(actions: Iterable[Any]) -> tuple[specs.Action, ...]:
-    """Decode actions. If an action is unknown, return `NOT_OURS`, so that the flow is replaced."""
+    """Decode actions. Return `NOT_OURS` if one of them is unknown, so that the flow is replaced."""
     try:
         return tuple(_DECODERS.get(type(action), _decode_other)(action) for action in actions)
     except Unknown:
@@ -369,7 +369,7 @@ def _decode_unknown(action: Any) -> specs.Learn:
     """Decode an NXAST_LEARN2 action, the only one of our actions without a class in the framework.
 
     Raises:
-        Unknown: the action is another one.
+        Unknown: the action has another type.
     """
     if action._subtype != NXAST_LEARN2:
         raise Unknown

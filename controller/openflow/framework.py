@@ -1,7 +1,7 @@
 """The OpenFlow framework: the only module that imports os-ken or Ryu.
 
 Both have Ryu's application API. The environment variable OVS_LBT_FRAMEWORK selects os-ken (the
-default), which continues Ryu, or unmodified Ryu 4.34. `Connection` fixes faults of both
+default), which is Ryu's successor, or unmodified Ryu 4.34. `Connection` fixes bugs in both
 frameworks' connections.
 """
 
@@ -45,9 +45,9 @@ elif _CHOSEN == "ryu":
     import eventlet.greenio
     import eventlet.wsgi
 
-    # Ryu serves connections on green threads, so from here on all our threads are green threads.
+    # Ryu serves connections on green threads, so all threads started after this are green threads.
     eventlet.monkey_patch()
-    # Ryu needs a name that later versions of eventlet do not have.
+    # Ryu needs a name that later versions of eventlet lack.
     eventlet.wsgi.ALREADY_HANDLED = getattr(eventlet.wsgi, "ALREADY_HANDLED", object())
 
     from ryu import cfg
@@ -84,22 +84,22 @@ ECHO_INTERVAL_S = 2.0
 # A connection is closed after this many unanswered echo requests.
 UNANSWERED_ECHOES = 3
 READ_BYTES = 1 << 16
-# The most ports that are accepted, which is more than any bridge has.
+# The most ports accepted from a switch, which is more than any bridge has.
 MOST_PORTS = 1 << 13
-# With more bytes than this left to send, echo requests are not answered: the switch sends them faster
-# than it reads the replies.
+# While more bytes than this wait to be sent, echo requests are not answered: the switch sends requests
+# faster than it reads the replies.
 UNSENT_BYTES = 1 << 20
-# With more bytes than this received and not handled yet, nothing more is received in advance.
+# While more received bytes than this wait to be handled, `look_ahead` receives nothing.
 AHEAD_BYTES = 1 << 20
-# The most bytes that a switch that has dialled us may send before its datapath id.
+# The most bytes that a switch that connected to us may send before its datapath id.
 UNIDENTIFIED_BYTES = 1 << 16
-# The most different warnings about a peer that are logged in this time.
+# The most different warnings about a peer that are logged in `WARNINGS_S`.
 MOST_WARNINGS, WARNINGS_S = 20, 3600.0
-# Whether the sending thread itself writes to the socket. With green sockets, it would have to wait, and
-# a separate green thread for sending costs little.
+# Whether a thread that calls `send` writes to the socket itself. With green sockets, the thread would have
+# to wait, and a separate green thread for sending costs little.
 _AT_ONCE = _CHOSEN == "os-ken"
 
-# The types of messages that the service needs. The framework need not decode any others.
+# The types of messages that the service needs. The framework does not decode other messages.
 _WANTED = {
     ofproto.OFPT_HELLO,
     ofproto.OFPT_ERROR,
@@ -112,21 +112,21 @@ _WANTED = {
     ofproto.OFPT_MULTIPART_REPLY,
     ofproto.OFPT_ROLE_REPLY,
 }
-# Replies that are passed on without being parsed, by their type.
+# The types of statistics replies whose bodies the framework does not parse.
 _UNREAD = {
     ofproto.OFPMP_FLOW: parser.OFPFlowStatsReply,
     ofproto.OFPMP_PORT_STATS: parser.OFPPortStatsReply,
     ofproto.OFPMP_GROUP_DESC: parser.OFPGroupDescStatsReply,
 }
 _FLAGS_AT = 10
-# NXAST_CT, NXAST_CONTROLLER2 and NXAST_CLONE: the framework trusts lengths inside these actions,
-# which may be wrong. It does not parse unknown actions, so make them unknown.
+# NXAST_CT, NXAST_CONTROLLER2 and NXAST_CLONE: the framework trusts lengths inside these actions, which
+# may be wrong. So make these actions unknown, because the framework does not parse unknown actions.
 for _number in (35, 37, 42):
     parser.NXAction._subtypes.pop(_number, None)
 
 
 class Warnings:
-    """Logs warnings about peers: each text at most once an hour, and a limited number of texts."""
+    """Logs warnings about peers: each warning at most once in `WARNINGS_S`, and at most `MOST_WARNINGS`."""
 
     def __init__(self) -> None:
         self._logged: set[str] = set()
@@ -141,22 +141,22 @@ class Warnings:
 
 
 class Connection(framework_controller.Datapath):  # type: ignore[misc]
-    """An OpenFlow connection that detects when it is lost. The thread that calls `serve` serves it.
+    """An OpenFlow connection that detects that it is lost. The thread that calls `serve` serves it.
 
-    os-ken's connections never end on native threads: the sender thread blocks on an empty queue for
-    ever, and the echo thread continues to sleep. So no DEAD event arrives, and two threads leak with
-    every reconnect. The queue of 16 messages blocks the threads that send.
+    On native threads, os-ken's connections never end: the sender thread blocks forever on an empty
+    queue, and the echo thread continues to sleep. So no DEAD event arrives, and every reconnect leaks
+    two threads. The queue of 16 messages blocks threads that send.
 
-    Here the sending thread immediately writes as much as the socket accepts. A sender thread writes
-    the rest, and ends when everything is sent. A switch that does not read is detected by its missing
-    echo replies; one thread sends echo requests on all connections.
+    Here, a thread that sends immediately writes as much as the socket accepts. A sender thread writes
+    the rest, and ends when everything is sent. If a switch does not read, missing echo replies show
+    this; one thread sends echo requests on all connections.
 
-    `bridge`: the name of the bridge at the other end; None while unknown, as for a switch that
+    `bridge`: the name of the bridge at the other end; None while unknown, at first for a switch that
     connected to us. `call`: the connection to the listener if the switch connected to us. `claimed`: the
     generation ID of our request for the master role; None before the request.
     """
 
-    # The ports by number, which the framework sets. It replaces Ryu's property, which logs each use.
+    # The ports by number, set by the framework. Replaces Ryu's property, which logs each use.
     ports: Any = None
 
     def __init__(self, sock: Any, address: str, bridge: str | None) -> None:
@@ -167,20 +167,20 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         self.warnings = Warnings()
         self._unidentified_bytes = 0
         self._silent = 0
-        # What has been received and is not handled yet.
+        # The received bytes that are not handled yet.
         self._received = bytearray()
-        # Held to write to the socket, shut it down or close it. The sender thread has ended when the
-        # socket is closed.
+        # Held to write to the socket, shut it down or close it. The socket is closed after the sender
+        # thread has ended.
         self._sending = threading.Lock()
         # The bytes that the sender thread has yet to send. None: no sender thread runs.
         self._unsent: bytearray | None = None
         self._sender: Any = None
-        # Whether the sender thread builds a message, so that nothing is sent for a while.
+        # Whether the sender thread is building a message, so that nothing is sent for now.
         self._making = False
         super().__init__(sock, address)
 
     def serve(self) -> None:
-        """Handle the connection until it ends. All its threads have ended when this returns."""
+        """Handle the connection until it ends, and return when all threads of the connection have ended."""
         self.send_msg(self.ofproto_parser.OFPHello(self))
         _ECHOES.add_connection(self)
         try:
@@ -196,14 +196,14 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             self.is_active = False
             self.close()
             with self._sending:
-                # If it was closed earlier, a new connection could get its descriptor, and its data.
+                # If closed earlier, a new connection could get this descriptor, and data sent to it.
                 self.socket.close()
 
     def _recv_loop(self) -> None:
         """Handle all messages until the connection ends.
 
-        The framework's own loop reads one header at a time, and continues after a message that it cannot
-        parse. If a handler fails, the thread ends.
+        The framework's own loop, replaced by this one, reads one header at a time, and continues after a
+        message that cannot be parsed. If a handler fails, the framework's thread ends.
         """
         received = self._received
         while self.state != DEAD_DISPATCHER:
@@ -223,9 +223,9 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
                 hub.sleep(0)
 
     def look_ahead(self) -> None:
-        """Handle reports of changed ports that have arrived after the message that is being handled.
+        """Handle reports of changed ports that have arrived after the message being handled.
 
-        Call this on the connection's thread.
+        Call this function on the connection's thread.
         """
         if len(self._received) < AHEAD_BYTES:
             self._received += self.socket.recv_some(READ_BYTES)
@@ -235,7 +235,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
     def _handle(self, version: int, kind: int, xid: int, message: bytes) -> None:
         """Handle a message if the service needs it.
 
-        If handling fails, close the connection, because later messages may be misread.
+        If that fails, close the connection, because later messages may be misread.
         """
         try:
             if not self.takes(kind, len(message)):
@@ -251,7 +251,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             self.refuse_unread(f"message of type {kind}", error)
 
     def _parsed(self, version: int, kind: int, xid: int, message: bytes) -> Any:
-        """Return a message from the switch, parsed; None if the service does not need it."""
+        """Parse a message from the switch. Return None if the service does not need the message."""
         if kind != ofproto.OFPT_HELLO and version != ofproto.OFP_VERSION:
             raise framing.Malformed(f"OpenFlow version {version}; expected {ofproto.OFP_VERSION}")
         if kind == ofproto.OFPT_MULTIPART_REPLY:
@@ -264,7 +264,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         return parser.msg_parser(self, version, kind, len(message), xid, message)
 
     def send(self, buf: bytes, close_socket: bool = False) -> bool:
-        """Send bytes without waiting for the switch. Any thread may call this. False: it failed."""
+        """Send bytes without waiting for the switch. Return False if that failed. Thread-safe."""
         with self._sending:
             if self._unsent is not None:
                 self._unsent += buf
@@ -272,7 +272,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             try:
                 taken = self.socket.send_some(buf) if _AT_ONCE else 0
             except OSError:
-                # The thread that receives notices this, too.
+                # The receiving thread detects this as well.
                 return False
             if taken < len(buf):
                 self._unsent = bytearray(buf[taken:])
@@ -282,9 +282,9 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         return True
 
     def send_made(self, make: Callable[[], bytes]) -> bool:
-        """Let a sender thread build and send a message. Data passed to `send` in the meantime follows it.
+        """Let a sender thread build a message and send it, before data passed to `send` in the meantime.
 
-        Return False if a sender thread runs already.
+        Return False if a sender thread is running already.
         """
         with self._sending:
             if self._unsent is not None:
@@ -316,7 +316,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
                 return
 
     def refuse(self, why: str) -> None:
-        """Close the connection to a switch that sends something invalid, and log the reason `why`."""
+        """Close the connection to a switch that sent an invalid message, and log the reason `why`."""
         if not self.refused:
             self.refused = True
             who = self.bridge or self.address
@@ -324,10 +324,10 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             hang_up(self)
 
     def takes(self, kind: int, length: int) -> bool:
-        """Whether to handle a message with this type and length.
+        """Whether to handle a message of type `kind` with `length` bytes.
 
         Raises:
-            Malformed: the switch has too many ports, or has sent too much before its datapath id.
+            Malformed: the switch has too many ports, or sent too many bytes before the datapath id.
         """
         if self.ports and len(self.ports) > MOST_PORTS:
             raise framing.Malformed(f"more than {MOST_PORTS} ports")
@@ -340,7 +340,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         return not (self.refused or behind) and kind in _WANTED
 
     def refuse_unread(self, what: str, error: Exception) -> None:
-        """Close the connection because message `what` is malformed, or our code failed to read it."""
+        """Close the connection because message `what` is malformed, or our code failed to handle it."""
         if isinstance(error, framing.Malformed):
             self.refuse(str(error))
         elif self.refused:
@@ -389,7 +389,7 @@ class _Echoes:
         while True:
             now_s = time.monotonic()
             with self._lock:
-                # Requests that are due soon are sent as well, which saves wake-ups.
+                # To save wake-ups, requests that are due soon are also sent now.
                 soon_s = now_s + ECHO_INTERVAL_S / 40
                 due = [connection for connection, due_s in self._due_s.items() if due_s <= soon_s]
                 for connection in due:
@@ -410,7 +410,7 @@ _ECHOES = _Echoes()
 
 
 def hang_up(connection: Connection) -> None:
-    """Shut down a connection's socket, so that the thread that serves the connection ends it."""
+    """Shut down a connection's socket, so that the thread that serves the connection returns."""
     try:
         with connection._sending:
             connection.socket.shutdown(socket.SHUT_RDWR)
@@ -419,7 +419,7 @@ def hang_up(connection: Connection) -> None:
 
 
 def unread(connection: Any, xid: int, message: bytes) -> Any:
-    """Return a statistics reply whose `body` is not parsed, because parsing the whole is slow.
+    """Return a statistics reply with a `body` of bytes, because the framework parses bodies slowly.
 
     Raises:
         Malformed: the reply is too short to have a type.
@@ -432,12 +432,12 @@ def unread(connection: Any, xid: int, message: bytes) -> Any:
 
 
 class PromptApp(App):  # type: ignore[misc, valid-type]
-    """A framework app that handles a switch's messages on the thread of the connection.
+    """A framework app that handles a switch's messages on the connection's thread.
 
     The framework would queue the messages of all switches for one thread. There, the report of a
-    failed link would wait for the statistics of all other bridges, and each message would need two
-    more thread switches. A handler that fails ends the process, because the engine may have missed
-    an event.
+    failed link would wait behind the statistics of all other bridges, and each message would need two
+    more thread switches. If a handler fails, the process ends, because the engine may have missed an
+    event.
     """
 
     def _send_event(self, event: Any, state: Any) -> None:
@@ -450,7 +450,7 @@ def start(app_module: str, **contexts: Any) -> None:
 
     The app's constructor gets `contexts` as keyword arguments.
     """
-    # The framework's listener would open TCP ports that are not wanted.
+    # Replaced, because the framework's listener would open TCP ports that are not wanted.
     ofp_handler.OpenFlowController = lambda: lambda: None
     cfg.CONF(project="ovs-lbt", args=[])
     apps: Any = app_manager.AppManager.get_instance()
@@ -461,7 +461,7 @@ def start(app_module: str, **contexts: Any) -> None:
 
 
 def serialized(messages: Iterable[Any]) -> bytes:
-    """Return messages for one connection as bytes, in order. Messages without an xid get one."""
+    """Encode messages for one connection, in order. Messages without a transaction ID get one."""
     parts = []
     for message in messages:
         if message.xid is None:

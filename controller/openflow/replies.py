@@ -23,24 +23,25 @@ from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 from controller.openflow.messages import Asked, asked_of
 
-# The most bytes in incomplete replies of a bridge, without learned flows and in addition to the bytes that
-# its ports need. Decoded, they take up to eight times as much memory.
+# The most bytes in a bridge's incomplete replies, without learned flows and in addition to the bytes that
+# the bridge's ports need. Decoded replies take up to eight times as much memory.
 MOST_BYTES = 6_000_000
-# The most bytes in a reply with learned flows, of which only some addresses are kept. A VM port may have
-# 1024 addresses, each in up to five tables.
+# The most bytes in any reply. In replies with learned flows, only some addresses are kept. A VM port may
+# have 1024 addresses, each in up to five tables.
 MOST_READ_BYTES = 1 << 26
-# The most ports or units with counters in a reply, and the bytes of room that allow one more. The engine
-# needs 20 us for each.
+# The most ports or units with counters in a reply, and the additional bytes (`room`) that allow one more.
+# The engine needs 20 us for each port or unit.
 MOST_COUNTED, ROOM_PER_COUNTED = 2_000, 2_000
-# The most addresses kept for a port (more only while the total is below the second number), the total
-# for that, and the most in all. VMs can make up addresses, and the engine needs time for each.
+# The most addresses kept for a port once the bridge has `KEPT_OF_ALL` addresses, and the most in all. VMs
+# can make up addresses, and the engine needs time for each.
 KEPT_OF_A_PORT, KEPT_OF_ALL, MOST_KEPT = 64, 1 << 14, 1 << 15
 COOKIE = struct.Struct("!24xQ")
 STATISTICS: dict[int, Any] = {
     Asked.PORTS: parser.OFPPortStatsReply,
     Asked.GROUPS: parser.OFPGroupDescStatsReply,
 }
-# A switch may report a failed link while thousands of flows are decoded. After this many, look for it.
+# While thousands of flows are decoded, a switch may report a failed link. After decoding this number of
+# flows, look for reports.
 SLICE = 64
 R = TypeVar("R")
 C = TypeVar("C")
@@ -48,10 +49,10 @@ P = TypeVar("P")
 
 
 class _Read(Generic[P, R]):
-    """Decodes the replies to one kind of request. Parts of the last reply are not decoded again.
+    """Decodes replies to one kind of request. Parts that the last reply contained are not decoded again.
 
-    `combine` returns the decoded reply; it gets its parts, and a function that decodes one of them.
-    `between` is called again and again while a reply is decoded.
+    `combine` returns the decoded reply, given the reply's parts and a function that decodes a part.
+    `between` is called after every `SLICE` decoded parts.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class _Read(Generic[P, R]):
         self._found: dict[bytes, P] = {}
 
     def read_of(self, parts: list[bytes]) -> R:
-        """Return the decoded reply: the same object for as long as the reply stays the same."""
+        """Return the decoded reply: the same object as before if the reply has not changed."""
         if self._last is None or self._last[0] != parts:
             before, self._found = self._found, {}
 
@@ -86,9 +87,9 @@ class _Read(Generic[P, R]):
 class Learned:
     """The addresses in learned flows. Flows are added one by one, because there may be many.
 
-    `addresses`: (ofport, MAC, VLAN) of addresses on VM ports. `from_normal`: the same for ports that
-    only NORMAL serves; VLAN None: the frames were untagged. `elsewhere`: (MAC, VLAN) of addresses that
-    were on a VM port and have been announced from outside the bridge.
+    `addresses`: (ofport, MAC, VLAN) of addresses on VM ports. `from_normal`: (ofport, MAC, VLAN) of
+    addresses on ports that only NORMAL serves; VLAN None: untagged. `elsewhere`: (MAC, VLAN) of addresses
+    that were on a VM port and were then announced from outside the bridge.
     """
 
     addresses: set[tuple[int, str, int]] = field(default_factory=set)
@@ -115,7 +116,7 @@ class Learned:
         fields = dict(codec.decode_match(flow.match))
         mac, vlan = fields.get("eth_dst"), fields.get(tables.Register.VLAN)
         if not isinstance(mac, str):
-            raise ValueError(f"a learned flow with eth_dst {mac}; expected one MAC")
+            raise ValueError(f"a learned flow has eth_dst {mac}; expected one MAC address")
         if found & tables.FROM_NORMAL:
             tag = None if vlan is None else _exact(vlan)
             for action in codec.decode_flow(flow).actions:
@@ -127,7 +128,7 @@ class Learned:
             self.elsewhere.add((mac, _exact(vlan or 0)))
 
     def event(self, bridge: str) -> events.LearnedRead:
-        """Return the event with the addresses that were added."""
+        """Return the event with all added addresses."""
         from_normal = sorted(self.from_normal, key=lambda a: (a[0], a[1], a[2] or 0))
         return events.LearnedRead(
             bridge,
@@ -138,12 +139,12 @@ class Learned:
 
 
 class Replies:
-    """Collects the statistics replies of one connection, and converts them to events.
+    """Collects the statistics replies on one connection, and converts them to events.
 
-    A reply arrives in parts, and some events need several replies. `InstalledRead` needs flows and
+    A reply arrives in parts, and some events need several replies: `InstalledRead` needs flows and
     groups. `UnitCountersRead` needs flows for both directions, because each flow counts one direction.
-    `room` returns the additional bytes allowed in replies. `between` is called again and again while a
-    long reply is decoded.
+    `room` returns the additional bytes allowed in replies. While a long reply is decoded, `between` is
+    called after every `SLICE` flows or groups.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class Replies:
     ) -> None:
         self._room = room
         self._bodies: dict[int, list[bytes]] = {asked: [] for asked in Asked}
-        # The number of bytes of each reply that have arrived, and that are kept.
+        # The number of bytes of each reply that have arrived, and the number of bytes that are kept.
         self._read: dict[int, int] = dict.fromkeys(Asked, 0)
         self._kept: dict[int, int] = dict.fromkeys(Asked, 0)
         self._learned = Learned()
@@ -161,11 +162,11 @@ class Replies:
         self._groups = _Read(codec.installed_groups, codec.installed_group, between)
 
     def event(self, bridge: str, message: Any) -> events.Event | None:
-        """Add a part of a reply, and return the event if it is now complete; else None.
+        """Add a part of a reply. Return an event if all replies for it are complete, else None.
 
         Raises:
-            Malformed: lengths inside the reply are inconsistent, its type is not the requested one, or
-                it is too long.
+            Malformed: lengths inside the reply are inconsistent, or the reply is too long or of another
+                type than requested.
             ValueError: the reply cannot be decoded.
         """
         asked, number = asked_of(message.xid)
@@ -212,7 +213,7 @@ class Replies:
         return None
 
     def _keep(self, asked: int, body: bytes) -> None:
-        """Store the needed contents of a part of a reply.
+        """Store the bytes that are needed from a part of a reply.
 
         Raises:
             Malformed: the reply is too long.
@@ -236,10 +237,10 @@ class Replies:
                 raise framing.Malformed(f"the reply has more than {most} bytes")
 
     def _few(self, counted: tuple[C, ...]) -> tuple[C, ...]:
-        """Return `counted` unchanged if it is not too long.
+        """Return `counted`, the counters in a reply, after checking how many there are.
 
         Raises:
-            Malformed: there are counters of too many ports or units.
+            Malformed: there are counters for too many ports or units.
         """
         if len(counted) > MOST_COUNTED:
             most = MOST_COUNTED + self._room() // ROOM_PER_COUNTED
@@ -257,6 +258,6 @@ class Replies:
 
 
 def _exact(value: MatchValue) -> int:
-    """Return the value of a field without a mask, which the switch may report as well."""
+    """Return the value of a field, without the mask if the switch reports one."""
     found = value[0] if isinstance(value, tuple) else value
     return int(found)
