@@ -1,4 +1,4 @@
-"""Converts the service's status to Prometheus metrics at each scrape. `api.status` lists them."""
+"""Converts the service's status to Prometheus metrics at each scrape. `api.status` lists the metrics."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from controller.api import status
 
 PREFIX = "ovslbt_"
 SECONDS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-# Histograms of single observations: by name, the buckets in seconds.
+# The names of histograms, with the upper bounds of their buckets in seconds.
 OBSERVED = {
     "decision_duration": SECONDS_BUCKETS,
     "stats_poll_duration": SECONDS_BUCKETS,
     "settling": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
     "inbound_follow": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
 }
-# Histograms without an observation for a long time on some bridges.
+# Histograms that may have no observations for a long time on some bridges.
 RARE = ("settling", "inbound_follow")
-# The help text of each family. Names are without prefix, `_total`, and a histogram's `_seconds`.
+# The help texts of metric families, by name without `PREFIX`, `_total` and a histogram's `_seconds`.
 # docs/metrics.md is generated from these texts.
 HELP = {
     **status.METRIC_HELP,
     "decision_duration": "Time from decoded counters to the commands for the switch.",
-    "stats_poll_duration": "Time from the request for the counters of a switch to the last answer of the switch.",
-    "settling": "Time from a policy's first move because of load until the policy has no more moves to make.",
-    "inbound_follow": "Time from the moment when the switch has made a move until inbound traffic first arrives on the new uplink.",
+    "stats_poll_duration": "Time from the request for a switch's counters to the switch's last reply.",
+    "settling": "Time from a policy's first move to balance load until the policy has no more moves to make.",
+    "inbound_follow": "Time from a move on the switch until inbound traffic first arrives on the new uplink.",
     "leader": "1 while the service leads and makes decisions. 0 while the service is on standby; a service on standby has no metrics with the label bridge.",
     "faults": "Number of times that a part of the service failed because of an unexpected exception. If a fault ended the process, the next process reports the fault.",
     "build_info": "The version of the running service.",
@@ -35,10 +35,10 @@ HELP = {
 
 
 class Exporter:
-    """The metrics of the service. `application`: the WSGI application, which `scrapes.serve` serves.
+    """The service's metrics. `application`: the WSGI application that `scrapes.serve` serves.
 
-    Each scrape, on a separate thread, calls `read_status`, `leads` (whether this service leads) and
-    `faults` (the number of failures of each part).
+    On a separate thread, each scrape calls `read_status`, `leads` (returns whether this service leads)
+    and `faults` (returns the number of failures of each part of the service).
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Exporter:
         """Return all metric families, including those without samples."""
         bridges = self._read_status()
         for bridge in bridges:
-            # Create each series early, because rate() and increase() ignore its first value.
+            # Create each series early, because rate() and increase() ignore a series' first value.
             for name in RARE:
                 self._observed[name].labels(bridge.config.name)
         uplinks = [([b.config.name, u.uplink.name], u) for b in bridges for u in b.uplinks]
@@ -92,7 +92,7 @@ class Exporter:
         yield from (build, leader, failed)
 
     def describe(self) -> Iterable[Metric]:
-        """Return no families, because they are known only at a scrape."""
+        """Return no families, because the families are known only at a scrape."""
         return ()
 
 
@@ -101,12 +101,12 @@ def _families(
     labels: list[str],
     records: Iterable[tuple[list[str], status.Shown]],
 ) -> Iterator[Metric]:
-    """The metric families in `table`. `records`: (values of `labels`, record with the metrics)."""
+    """Yield the metric families in `table`. `records`: (values of `labels`, record with the metrics)."""
     for name, metric in table.items():
         family = (_counter if metric.is_counter else _gauge)(name, [*labels, *metric.labels])
         for key, record in records:
             for more, value in metric.samples(record):
-                # An unknown value is left out. It is not zero.
+                # Unknown values are omitted, because they are not zero.
                 if value is not None:
                     family.add_metric([*key, *more], float(value))
         yield family

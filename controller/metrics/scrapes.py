@@ -1,4 +1,4 @@
-"""The HTTP server for Prometheus scrapes; if configured, with TLS and client certificates."""
+"""The HTTP server for Prometheus scrapes, with TLS and client certificates if configured."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from controller.text.wording import in_words
 
 LOG = logging.getLogger(__name__)
 
-# How long a request may take, from the connection until the whole answer is sent.
+# The most time for a request, from the connection until the whole answer is sent.
 REQUEST_MAX_S = 10.0
 REQUEST_MAX_BYTES = 8192
 # The most unfinished requests in all, and from one address, which Prometheus may share with others. For
-# a further one, the oldest of these is ended, after half a second at least.
+# each further request, the oldest one is ended, which has then lasted for at least half a second.
 AT_ONCE_MAX, OF_PEER_MAX = 64, 48
-# The pause between accepted requests. Others wait in the kernel, which does not slow the engine down.
+# The pause between accepted requests. Other requests wait in the kernel, and do not slow the engine down.
 PACE_S = 0.01
-# An answer in each format is used for all requests within this time.
+# Within this time, all requests for the same format get the same answer.
 FRESH_S = 1.0
 TOLD_AGAIN_S = 60.0
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -60,10 +60,10 @@ class Server(ThreadingMixIn, WSGIServer):
         defer(self.socket)
 
     def get_request(self) -> tuple[Any, Any]:
-        """Accept a connection, without a pause after a connection that was closed or sent nothing.
+        """Accept a connection. There is no pause after connections that are closed or sent nothing.
 
         Raises:
-            OSError: the connection was closed, or has sent nothing.
+            OSError: the connection is closed, or nothing was sent on it.
         """
         request, client_address = super().get_request()
         refuse_silent(request)
@@ -88,12 +88,12 @@ class Server(ThreadingMixIn, WSGIServer):
                 self._end(request)
 
     def _end(self, request: Any) -> None:
-        """End a request by closing its connection, so that the thread of the request ends."""
+        """End a request: shut down the connection, so that the request's thread ends."""
         _, peer = self._unfinished.pop(request, (0.0, ""))
         if peer and time.monotonic() > self._told_s + TOLD_AGAIN_S:
             self._told_s = time.monotonic()
-            limits = f"at most {REQUEST_MAX_S:g} s each, and {OF_PEER_MAX} requests per client"
-            LOG.warning("metrics for %s: an unfinished request was closed; %s", peer, limits)
+            limits = f"at most {REQUEST_MAX_S:g} s per request, {OF_PEER_MAX} requests per client"
+            LOG.warning("metrics for %s: closed an unfinished request; allowed: %s", peer, limits)
         with contextlib.suppress(OSError, AttributeError):
             request.shutdown(socket.SHUT_RDWR)
 
@@ -119,7 +119,7 @@ class Server(ThreadingMixIn, WSGIServer):
 
 
 def _watched(application: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an application: cache answers for `FRESH_S`, and report failures as HTTP status."""
+    """Wrap an application to cache answers for `FRESH_S`, and to report failures as HTTP status."""
     made: dict[tuple[bool, bool], tuple[float, str, Any, Any]] = {}
     making = threading.Lock()
 
@@ -179,7 +179,7 @@ def serve(application: Callable[..., Any], address: str, port: int, tls: TlsFile
 
     Raises:
         OSError: the address cannot be bound.
-        ValueError: a TLS file cannot be used, or the address needs TLS and has none.
+        ValueError: a TLS file cannot be used, or TLS is needed for this address, and `tls` is None.
     """
     if tls is None:
         refuse_plain(f"--metrics {address}:{port}", address, "--metrics-ca-cert")

@@ -1,4 +1,4 @@
-"""The OpenFlow app: handlers convert messages from switches to events, and claim the master role."""
+"""The OpenFlow app: handlers that convert messages from switches to events, and claim the master role."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Handler = Callable[["TeamingApp", Any], None]
 
 
 def of_live(*kinds: Any) -> Callable[[Handler], Handler]:
-    """Decorate a handler of messages of these kinds from live connections (see `TeamingApp`).
+    """Decorate a handler of these kinds of messages on live connections (see `TeamingApp`).
 
-    If the handler fails, only the connection is closed, because a switch may send anything.
+    If the handler fails, only the connection is closed, because a switch may send invalid messages.
     """
 
     def decorate(handler: Handler) -> Handler:
@@ -62,16 +62,16 @@ class TeamingApp(PromptApp):
 
     `submit` passes events to the engine's thread. `connections`: the live connection of each bridge.
     `caller` returns the name of the bridge that connected to us, or refuses the connection. `confirm`
-    queries whether this service leads, and passes on the answer; None: unknown. `room` returns the bytes
-    that a bridge's replies may have in addition to the usual limit, based on its ports.
+    queries whether this service leads, and calls a function with the answer (None: unknown). `room`
+    returns the bytes that a bridge's replies may have in addition to the usual limit, for its ports.
 
-    A connection is live once the switch has granted us the master role. From then on, the switch does
-    not accept changes from other services. Before that, the service changes nothing on the switch.
+    A connection is live after the switch has granted us the master role. While the connection is live,
+    the switch refuses changes from other services. Before that, the service changes nothing on the switch.
 
     Each connection's messages are handled in order, on the connection's thread. `granted` runs on
-    another thread. So code that makes a bridge's connection live, ends it or submits its messages holds
-    the bridge's lock (`turns`): the engine is notified of a connection before its messages, and receives
-    no messages after its end.
+    another thread. So code that makes a bridge's connection live, ends the connection or submits messages
+    holds the bridge's lock (`turns`): the engine is notified of a connection before any message from it,
+    and receives no messages after the end of the connection.
     """
 
     OFP_VERSIONS = [ofproto.OFP_VERSION]  # noqa: RUF012 - the framework's class attribute
@@ -101,7 +101,7 @@ class TeamingApp(PromptApp):
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures)
     def identified(self, event: Any) -> None:
-        """Handle a switch's report of its datapath id: find the bridge that connected to us."""
+        """Handle a report of a datapath id. If the switch connected to us, find the bridge's name."""
         datapath = event.msg.datapath
         if datapath.bridge is None and not datapath.refused:
             datapath.bridge = self.caller(datapath)
@@ -117,7 +117,7 @@ class TeamingApp(PromptApp):
 
     @set_ev_cls(ofp_event.EventOFPRoleReply, MAIN_DISPATCHER)
     def role(self, event: Any) -> None:
-        """Handle a role reply. The first has the last master's generation ID; the second grants the role."""
+        """Handle a role reply: the first contains the last generation ID, the second grants the role."""
         connection, generation = event.msg.datapath, event.msg.generation_id
         if self.connections.get(connection.bridge) is connection:
             return
@@ -176,7 +176,7 @@ class TeamingApp(PromptApp):
             return
         stale = (ofproto.OFPET_ROLE_REQUEST_FAILED, ofproto.OFPRRFC_STALE)
         if (event.msg.type, getattr(event.msg, "code", None)) == stale:
-            # Another controller has claimed the role since we asked.
+            # Another controller claimed the role after our query.
             framework.hang_up(connection)
         else:
             connection.refuse(

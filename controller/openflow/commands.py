@@ -1,6 +1,6 @@
 """Encodes the engine's commands as OpenFlow messages.
 
-Changes of flows and groups are sent as a bundle, which the switch applies completely or not at all.
+Changes to flows and groups are sent as a bundle, which the switch applies completely or not at all.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from controller.openflow.messages import BUNDLE_XID, Asked, numbered, with_xid
 
 BUNDLE_FLAGS = ofp.ONF_BF_ATOMIC | ofp.ONF_BF_ORDERED
 ALL_BITS = 0xFFFFFFFFFFFFFFFF
-# The tables to clear, in order. The second one stands for all tables.
+# The tables to clear, in order: the first table, then all tables.
 CLEARED = Table.CLASSIFY, ofp.OFPTT_ALL
 # Numbers of Open vSwitch's extensions, as in its nicira-ext.h.
 NX_VENDOR = 0x00002320
 NXT_SET_CONTROLLER_ID = 20
 SET_CONTROLLER_ID = struct.Struct("!6xH")
-# For each statistics request, the kind (in cookies) and the table of the flows that are read.
+# For each statistics request, the kind (in cookies) and the table of the requested flows.
 FLOWS = {
     Asked.BUCKETS: (Kind.BUCKET, Table.BUCKET),
     Asked.TO_ADDRESS: (Kind.TO_ADDRESS, Table.EGRESS),
@@ -45,9 +45,9 @@ FLOWS = {
 
 
 def set_async(datapath: Any) -> list[Any]:
-    """Have the switch send only port status messages, and the frames that our flows send to us.
+    """Return messages that let the switch send only port status messages, and frames that we request.
 
-    Another program's flows do not send frames to us, because they do not contain our controller ID.
+    Only our flows send frames to us, because other programs' flows do not contain our controller ID.
     The switch sends no flow-removed messages.
     """
     all_reasons, by_action = 7, 1 << ofp.OFPR_ACTION
@@ -66,7 +66,7 @@ def set_async(datapath: Any) -> list[Any]:
 
 
 def encode(datapath: Any, command: Any) -> list[Any]:
-    """The messages for a command. For a command that reads, the last reply completes the answer."""
+    """Return the messages for a command. If the command reads, the last reply completes the answer."""
     match command:
         case engine_commands.Apply():
             return apply_changes(datapath, command)
@@ -91,7 +91,7 @@ def encode(datapath: Any, command: Any) -> list[Any]:
         case engine_commands.ReadLearned():
             return [_counters(datapath, Asked.LEARNED)]
         case engine_commands.Renew(flows=flows):
-            # This restarts the timeouts of flows, and adds no flow.
+            # This command restarts the timeouts of flows, and does not add flows.
             modify = ofp.OFPFC_MODIFY_STRICT
             return [flow_mod(datapath, modify, flow, cookie_mask=ALL_BITS) for flow in flows]
         case engine_commands.SendFrame(ofport=ofport, frame=frame):
@@ -123,11 +123,11 @@ def _flow_stats(datapath: Any, asked: int, value: int, mask: int, table: int) ->
 def apply_changes(datapath: Any, command: engine_commands.Apply) -> list[Any]:
     """Encode changes as one atomic bundle, with messages in an order that is safe without atomicity.
 
-    Open vSwitch computes the version in which a bundle becomes visible before it acquires its lock. If
-    it learns a flow in between, this version is already in use, and each message takes effect
-    immediately (do_bundle_commit in ofproto/ofproto.c, 2.17 to 3.7). So everything is added before it is
-    referenced: groups, then flows (those of the first table last), then changes of groups. And
-    everything is removed only when it is no longer referenced.
+    Open vSwitch computes the version in which a bundle becomes visible before it acquires a lock. If
+    Open vSwitch learns a flow in between, this version is already in use, and each message takes effect
+    immediately (do_bundle_commit in ofproto/ofproto.c, 2.17 to 3.7). So groups and flows are added before
+    other flows or groups refer to them: groups, then flows (those of the first table last), then changes
+    of groups. Groups and flows are removed when no other flows or groups refer to them.
     """
 
     def control(kind: int) -> Any:
@@ -143,7 +143,7 @@ def apply_changes(datapath: Any, command: engine_commands.Apply) -> list[Any]:
     gone = reversed(_entry_last(changes.delete_flows))
     mods += [flow_mod(datapath, ofp.OFPFC_DELETE_STRICT, flow) for flow in gone]
     if changes.clear:
-        # All our flows, including learned flows.
+        # Delete all our flows, including learned flows.
         tables = (flow(table, ofp.OFP_DEFAULT_PRIORITY, {}) for table in CLEARED)
         mods += [flow_mod(datapath, ofp.OFPFC_DELETE, one, COOKIE_PREFIX_MASK) for one in tables]
     emptied = (GroupSpec(group_id, "all", ()) for group_id in changes.delete_groups)
@@ -162,7 +162,7 @@ def _entry_last(flows: Sequence[FlowSpec]) -> list[FlowSpec]:
 
 
 def discard(datapath: Any, command: engine_commands.Apply) -> list[Any]:
-    """Return messages that discard an uncommitted bundle. Error replies to them have another xid."""
+    """Return messages, with transaction ID 0, that discard an uncommitted bundle."""
     kind = ofp.ONF_BCT_DISCARD_REQUEST
     message = parser.ONFBundleCtrlMsg(datapath, command.bundle_id, kind, BUNDLE_FLAGS, [])
     return [with_xid(message, 0)]

@@ -1,8 +1,8 @@
 """OpenFlow connections to bridges: dials bridges, retries, and accepts incoming connections.
 
-Bridges dial the service if it listens (`--listen`). Any host that reaches the listener's port can dial
-it and claim any datapath id. So an incoming connection never replaces another connection, and is
-accepted only for a bridge whose controller record contains the listener's address.
+With `--listen`, bridges dial the service. Any host that can reach the listener's port can connect and
+claim any datapath id. So an incoming connection never replaces another connection, and is accepted only
+for a bridge whose controller record contains the listener's address.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from controller.text.wording import STARTED, Refused, in_words
 
 LOG = logging.getLogger(__name__)
 
-# The pauses between attempts on a socket of this host, in seconds. After a restart of the switch,
-# plain uplinks forward nothing until the pipeline is installed again. So the first pauses are short,
-# and there are enough of them to outlast a restart.
+# The pauses between attempts to connect on this host, in seconds. After a restart of the switch, plain
+# uplinks forward nothing until the pipeline is installed again. So the first pauses are short, and there
+# are enough of them to outlast a restart.
 QUICK_RETRY_S, SLOW_RETRY_S = 0.01, 0.1
 QUICK_RETRIES = 500
-# The most attempts per second for all bridges together, which take a tenth of a core.
+# The most attempts per second for all bridges together. They use a tenth of a core.
 RETRIES_PER_S = 1000
-# The pauses between attempts over TCP; the last one repeats.
+# The pauses between attempts over TCP; the last pause is repeated.
 RETRY_REMOTE_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-# The most connections to the listener with unknown datapath ids. Each has a thread. A connection that
-# does not complete its handshake is closed like one that does not answer echo requests.
+# The most connections to the listener with unknown datapath ids. Each has a thread. If the handshake is
+# not completed, the connection is closed as if the switch did not answer echo requests.
 MOST_UNIDENTIFIED = 32
-# The pause after each accepted connection, because its handshake delays other connections.
+# The pause after each accepted connection, because the handshake delays other connections.
 ACCEPT_PAUSE_S = 0.005
-# The pause after a switch sent something unreadable, which it will probably send again.
+# The pause after a switch sent an unreadable message, which the switch will probably send again.
 RETRY_REFUSED_S = 5.0
-# Taking over a bridge delays other bridges. After two or more connections in a row that ended within
-# this time, pause as between attempts over TCP. After a single one, the switch may be restarting.
+# Each new connection of a bridge delays other bridges. After two or more connections in a row that ended
+# within this time, pause as between attempts over TCP. After one, the switch may be restarting.
 BRIEF_S = 1.0
-# The most bytes of a VM port's flows, groups and counters in a reply: twice the usual number, and more
-# for each VLAN that the port carries and each character of its attached addresses.
+# The most bytes for a VM port's flows, groups and counters in replies: twice the usual number, and more
+# for each VLAN that the port carries and for each character of the port's attached addresses.
 PORT_BYTES, VLAN_BYTES, ADDRESS_BYTES = 8_000, 300, 50
-# The most bytes for `unit=source-mac`: flows and a group with 8 uplinks for each of 256 addresses.
+# The most bytes for a VM port with `unit=source-mac`: flows and groups of 256 addresses, with 8 uplinks.
 UNITS_BYTES = 600_000
 
 
 def retry_pause_s(failures: int, bridges: int | None = 1) -> float:
-    """Return the pause, in seconds, after `failures` failed attempts in a row on the same bridge.
+    """Return the pause after `failures` failed attempts in a row to connect to the same bridge.
 
     `bridges`: the number of dialled bridges on this host; None: the bridge is dialled over TCP.
     """
@@ -65,12 +65,12 @@ def retry_pause_s(failures: int, bridges: int | None = 1) -> float:
 
 
 def brief_pause_s(brief: int) -> float:
-    """Return the pause, in seconds, after `brief` connections in a row that ended within `BRIEF_S`."""
+    """Return the pause after `brief` connections in a row that ended within `BRIEF_S`."""
     return RETRY_REMOTE_S[min(brief - 2, len(RETRY_REMOTE_S) - 1)] if brief > 1 else 0.0
 
 
 def room(bridge: BridgeRow | None) -> int:
-    """The additional bytes allowed in a bridge's replies, based on its ports; 0 without a record."""
+    """Return the additional bytes allowed in a bridge's replies for its ports; 0 without a bridge row."""
     if bridge is None:
         return 0
     vlans = sum(len(port.trunks) for port in bridge.ports)
@@ -84,10 +84,10 @@ def room(bridge: BridgeRow | None) -> int:
 
 
 class Dialer:
-    """Maintains the connection to one bridge: dials again whenever it is lost, until `stop`.
+    """Maintains the connection to one bridge: after each loss, dials the bridge again, until `stop`.
 
     `dial` makes a connection. `pause_s` returns the pause after a number of failures in a row. `tried`
-    is called after the first attempt, even if it failed.
+    is called after the first attempt, even if the attempt failed.
     """
 
     def __init__(
@@ -118,10 +118,10 @@ class Dialer:
                     framework.hang_up(connection)
 
     def accept(self, caller: framework.Connection) -> bool:
-        """Use the connection `caller`, which the bridge dialled, until the service reaches the bridge.
+        """Use `caller`, a connection that the bridge made, until the service itself reaches the bridge.
 
-        Return False if the bridge has a connection already. If that connection has failed, the failure
-        is detected soon, and the bridge dials again.
+        Return False if the bridge has a connection already. If that connection has failed, the service
+        detects the failure soon, and the bridge dials the service again.
         """
         with self._lock:
             if self._connection is not None:
@@ -158,13 +158,13 @@ class Dialer:
                 self._tried()
 
     def _complain(self, complaint: str) -> None:
-        """Log a warning, unless it is the same as the last one."""
+        """Log a warning, unless the previous warning was the same."""
         if complaint != self._complaint:
             LOG.warning("%s", complaint)
             self._complaint = complaint
 
     def _serve(self, wire: sockets.BridgeSocket) -> framework.Connection:
-        """Serve a connection until it ends, and return it; `id` is None if no switch answered."""
+        """Serve a connection until it ends. Return the connection; `id` is None if no switch answered."""
         connection = framework.Connection(wire, self._bridge, self._bridge)
         with self._lock:
             self._connection = connection
@@ -181,20 +181,20 @@ class Dialer:
         elif not unwanted and not connection.refused:
             # With TLS 1.3, a switch that rejects our certificate closes the connection.
             found = f"{self._bridge}: the switch closed the connection immediately"
-            self._complain(f"{found}; check that it trusts the certificate of this service")
+            self._complain(f"{found}; check that the switch trusts this service's certificate")
         return connection
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A connection accepted by the listener: its number, and the scheme and address that the switch used."""
+    """An accepted connection: a number, and the scheme and address to which the switch connected."""
 
     number: int
     scheme: str
     address: tuple[str, int]
 
     def is_to(self, target: str) -> bool:
-        """Whether `target`, from a controller record, is the address that the switch used."""
+        """Whether `target`, from a controller record, is the address to which the switch connected."""
         scheme, _, place = target.partition(":")
         with contextlib.suppress(OSError, ValueError):
             named = urlsplit(f"//{place}")
@@ -208,9 +208,8 @@ class Call:
 class Dialers:
     """Dials all bridges that the service manages, and accepts connections from bridges.
 
-    `record` returns the database row of a bridge; None: there is no such row. `is_current` returns
-    whether these rows are up to date. `tried` is called after the first attempt to reach each
-    bridge.
+    `record` returns the database row of a bridge, or None if there is no such row. `is_current` returns
+    whether these rows are up to date. `tried` is called after the first attempt to reach each bridge.
     """
 
     reach: sockets.Reach
@@ -219,7 +218,7 @@ class Dialers:
     tried: Callable[[], None]
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _dialers: dict[str, Dialer] = field(default_factory=dict, init=False)
-    # Functions that close each connection to the listener whose datapath id is unknown.
+    # Functions that close the connections to the listener whose datapath ids are unknown, by number.
     _unidentified: dict[int, Callable[[], None]] = field(default_factory=dict, init=False)
     # Warnings about connections to the listener.
     _warnings: framework.Warnings = field(default_factory=framework.Warnings, init=False)
@@ -238,10 +237,10 @@ class Dialers:
     def dial(self, bridge: str) -> sockets.BridgeSocket:
         """Make a new connection to a bridge.
 
-        Bridges are not dialled while Open vSwitch's scripts restore their flows: the scripts fail if
-        another program adds groups, so Open vSwitch itself does not connect to controllers then.
-        While the database is unreachable, it is unknown whether the scripts run. Bridges that do not
-        allow our OpenFlow version are not dialled either, because they would close each connection.
+        Bridges are not dialled while Open vSwitch's scripts restore flows: the scripts fail if another
+        program adds groups. For the same reason, Open vSwitch does not connect to controllers during
+        this time. While the database is unreachable, it is unknown whether the scripts are running.
+        Bridges that do not allow our OpenFlow version would close each connection.
 
         Raises:
             Refused: the bridge must not be dialled now, or cannot be reached.
@@ -291,7 +290,7 @@ class Dialers:
         except OSError as error:
             raise OSError(f"--listen {host}:{port}: {in_words(error)}") from error
         if tls is None:
-            who = "any host that reaches this port can impersonate a switch with this controller"
+            who = "any host that reaches this port can impersonate a switch that has this controller"
             LOG.warning(
                 "--listen %s:%d is without TLS: %s; set %s", host, port, who, sockets.TLS_OPTIONS
             )
@@ -336,9 +335,9 @@ class Dialers:
         faults.lasting("listener", "listener", listen)
 
     def _called(self, number: int, hang_up: Callable[[], None]) -> None:
-        """Record a connection with unknown datapath id. If there are too many, close the oldest.
+        """Record a connection with an unknown datapath id. If there are too many, close the oldest one.
 
-        If the newest was closed instead, a few idle connections could keep all others out.
+        If the newest one was closed instead, a few idle connections could keep all others out.
         """
         with self._lock:
             self._unidentified[number] = hang_up
@@ -347,15 +346,15 @@ class Dialers:
                     self._unidentified.pop(min(self._unidentified))()
 
     def _identified(self, number: int) -> None:
-        """Remove the record of a connection, because its datapath id is known or it is closed."""
+        """Remove a connection with a now known datapath id, or a closed connection, from the record."""
         with self._lock:
             self._unidentified.pop(number, None)
 
     def caller(self, connection: framework.Connection) -> str | None:
-        """Return the name of the bridge that connected to the service, found by its datapath id.
+        """Return the name of the bridge that connected to the service, based on the datapath id.
 
         Refuse the connection and return None if no attached bridge has this datapath id and the
-        listener as its controller, or if the bridge has a connection already.
+        listener as a controller, or if the bridge has a connection already.
         """
         self._identified(connection.call.number)
         datapath_id = f"{connection.id:016x}"
@@ -369,7 +368,7 @@ class Dialers:
             if not any(map(connection.call.is_to, record.controllers)):
                 reached = f"{connection.call.scheme}:{':'.join(map(str, connection.call.address))}"
                 found = f"controllers of bridge {bridge}: {', '.join(record.controllers) or 'none'}"
-                why = f"{found}; expected the address that was dialled, {reached}"
+                why = f"{found}; expected {reached}, to which the switch connected"
             elif dialer.accept(connection):
                 return bridge
             else:

@@ -1,6 +1,6 @@
-"""Decodes the counters in statistics replies.
+"""Decodes the counters of ports, VM ports, buckets and flows in OpenFlow statistics replies.
 
-The framework's parser is not used, because it is slow and polls are frequent.
+The framework's parser is not used, because that parser is slow and polls are frequent.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def flow_counts(body: bytes) -> list[FlowCounts]:
 
 
 def unit_counters(to_vm: bytes, from_vm: bytes) -> tuple[tuple[int, Sample], ...]:
-    """Return the traffic of each VM port to and from uplinks, as (ofport, sample).
+    """Return each VM port's traffic to and from uplinks, as (ofport, sample).
 
-    The time of a sample is the age of the flow that counts the VM port's sent traffic. For address
-    units, the first value is the slot instead of the ofport.
+    A sample's time is the age of the flow that counts the VM port's sent traffic. For address units, the
+    first value is the slot instead of the ofport.
 
     Raises:
         Malformed: the length of a flow does not fit the body.
@@ -59,7 +59,7 @@ def unit_counters(to_vm: bytes, from_vm: bytes) -> tuple[tuple[int, Sample], ...
 
 
 def bucket_counters(body: bytes) -> tuple[tuple[tuple[int, int], Sample], ...]:
-    """Return the traffic sent in each bucket, as ((hash, bucket), sample). Nothing is received.
+    """Return the traffic sent in each bucket, as ((hash, bucket), sample). Received bytes are 0.
 
     Raises:
         Malformed: the length of a flow does not fit the body.
@@ -71,7 +71,7 @@ def bucket_counters(body: bytes) -> tuple[tuple[tuple[int, int], Sample], ...]:
 
 
 def inbound_counters(body: bytes) -> tuple[tuple[int, int, int], ...]:
-    """Return (VM port's ofport, uplink's ofport, bytes that the uplink received for the VM port).
+    """Return tuples (VM port's ofport, uplink's ofport, bytes from the uplink to the VM port).
 
     Raises:
         Malformed: the length of a flow does not fit the body.
@@ -90,6 +90,6 @@ def port_counters(body: bytes) -> tuple[PortCounters, ...]:
     for row in PORT_STATS.iter_unpack(body):
         number, rx_packets, tx_packets, rx_bytes, tx_bytes, rx_dropped, tx_dropped, sec, nsec = row
         counted = tx_bytes, rx_bytes, tx_dropped, rx_dropped, tx_packets, rx_packets
-        # By position: keywords would double the time.
+        # Passed by position, because keywords would double the time.
         ports.append(PortCounters(ofport_of(number), sec + nsec / 1e9, *counted))
     return tuple(ports)

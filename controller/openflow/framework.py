@@ -330,11 +330,11 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             Malformed: the switch has too many ports, or sent too many bytes before the datapath id.
         """
         if self.ports and len(self.ports) > MOST_PORTS:
-            raise framing.Malformed(f"more than {MOST_PORTS} ports")
+            raise framing.Malformed(f"the switch has more than {MOST_PORTS} ports")
         if self.bridge is None:
             self._unidentified_bytes += length
             if self._unidentified_bytes > UNIDENTIFIED_BYTES:
-                found = f"{self._unidentified_bytes} bytes without a datapath id"
+                found = f"received {self._unidentified_bytes} bytes before the datapath id"
                 raise framing.Malformed(f"{found}; expected at most {UNIDENTIFIED_BYTES}")
         behind = kind == ofproto.OFPT_ECHO_REQUEST and len(self._unsent or b"") > UNSENT_BYTES
         return not (self.refused or behind) and kind in _WANTED

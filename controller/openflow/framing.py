@@ -1,7 +1,7 @@
-"""Splits the data from a switch into messages, and checks the lengths inside a message.
+"""Splits the data from a switch into OpenFlow messages, and checks the lengths inside a message.
 
-The framework's parser trusts these lengths. With a length of zero, it loops for ever. With a length
-that is too large, it parses the same bytes repeatedly.
+The framework's parser trusts these lengths. If a length is zero, the parser loops forever. If a length
+is too large, the parser parses the same bytes repeatedly.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Malformed(Exception):
 
 
 def complete(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
-    """Remove all complete messages from the received data, and yield them.
+    """Remove all complete messages from the received data, and yield the messages.
 
-    Yields the version, the type, the transaction ID, and the message with its header.
+    For each, yield the version, the type, the transaction ID, and the message including the header.
     """
     while len(received) >= HEADER.size:
         version, kind, length, xid = HEADER.unpack_from(received)
@@ -49,9 +49,9 @@ def complete(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def changed_ports(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
-    """Remove all complete reports of changed ports from the received data, and yield them like `complete`.
+    """Remove complete reports of changed ports from the received data, and yield them like `complete`.
 
-    They end at the first report of a removed port, because its number may be used again.
+    Stop at the first report of a removed port, because a new port may have the removed port's number.
     """
     at = 0
     while at + HEADER.size < len(received):
@@ -85,8 +85,8 @@ def statistics(message: bytes) -> int:
 def check(kind: int, message: bytes) -> None:
     """Check the lengths inside a complete message of type `kind`.
 
-    A multipart reply must be a port description. Other functions in this module check other multipart
-    replies.
+    A multipart reply must be a port description. For other multipart replies, see `check_flow`,
+    `check_group` and `check_rows`.
 
     Raises:
         Malformed: lengths inside the message are inconsistent.
@@ -110,7 +110,7 @@ def _check_packet_in(message: bytes) -> None:
 
 
 def split(body: bytes, least_bytes: int) -> Iterator[bytes]:
-    """Split the body of a statistics reply into flows or groups, which begin with their lengths.
+    """Split the body of a statistics reply into flows or groups. Each of them begins with a length.
 
     Raises:
         Malformed: the length of a part does not fit the body.
@@ -119,20 +119,20 @@ def split(body: bytes, least_bytes: int) -> Iterator[bytes]:
 
 
 def check_group(group: bytes) -> None:
-    """Check the lengths inside the description of one group.
+    """Check the lengths inside a group description.
 
     Raises:
-        Malformed: they are inconsistent.
+        Malformed: the lengths are inconsistent.
     """
     for bucket, ends in _parts(group, GROUP_LEAST_BYTES, len(group), _BUCKET_FIXED):
         _check_actions(group, bucket + _BUCKET_FIXED, ends)
 
 
 def check_flow(message: bytes) -> None:
-    """Check the lengths inside the statistics of one flow.
+    """Check the lengths inside a flow's statistics.
 
     Raises:
-        Malformed: they are inconsistent.
+        Malformed: the lengths are inconsistent.
     """
     match_at, until = _FLOW_FIXED, len(message)
     _, length = _PAIR.unpack_from(message, match_at)
@@ -166,8 +166,8 @@ def _parts(
 ) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each part of `message` between `at` and `end`.
 
-    Each part contains its length, `lengths_at` bytes after the start of the part, and is at least
-    `least` bytes long.
+    Each part contains the part's length, at `lengths_at` bytes after the start, and is at least `least`
+    bytes long.
     """
     while at < end:
         room = end - at

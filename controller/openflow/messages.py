@@ -1,6 +1,6 @@
 """Interprets messages from switches: transaction IDs of requests and bundles, errors, roles and ports.
 
-A reply has the transaction ID of its request, and an error has that of the failed message.
+A reply has the transaction ID of the request. An error has the transaction ID of the failed message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ONF_EXPERIMENTER, ROLE_STATUS = 0x4F4E4600, 1911
 
 
 class Asked(IntEnum):
-    """The transaction IDs of statistics requests, by kind. To each, `numbered(number)` is added."""
+    """The transaction IDs of statistics requests, by kind, without a request's `numbered(number)`."""
 
     FLOWS = 0x6C000001
     GROUPS = 0x6C000002
@@ -40,18 +40,18 @@ NUMBER_SHIFT, NUMBERS = 8, 0x10000
 
 
 def numbered(number: int) -> int:
-    """The value that is added to a request's transaction ID for the request's number."""
+    """Return the value to add to a request's transaction ID for the request's number."""
     return number % NUMBERS << NUMBER_SHIFT
 
 
 def asked_of(xid: int) -> tuple[int, int]:
-    """The kind of request (in `Asked`, if it is ours) in a reply's transaction ID, and its number."""
+    """Return a reply's kind of request (in `Asked` if the request is ours), and the request's number."""
     number = xid >> NUMBER_SHIFT & NUMBERS - 1
     return xid - numbered(number), number
 
 
-# All messages of a bundle have the same transaction ID: this value plus the bundle's number. So the
-# bundle of every error is known.
+# All messages of a bundle have the same transaction ID: this value plus the bundle's number. So an error
+# can be attributed to a bundle.
 BUNDLE_XID = 0x6D000000
 BUNDLE_NUMBER_MASK = 0xFFFFFF
 
@@ -72,13 +72,13 @@ def bundle_number(message: Any) -> int | None:
 def bundle_outcome(message: Any) -> int | None:
     """Return the number of the bundle that the switch has committed.
 
-    None: the message does not confirm a commit.
+    Return None if the message does not confirm a commit.
     """
     return bundle_number(message) if message.type == ofp.ONF_BCT_COMMIT_REPLY else None
 
 
 def error_text(message: Any) -> str:
-    """Return the text of an OpenFlow error. Bundle errors are experimenter errors in Open vSwitch."""
+    """Describe an OpenFlow error. Open vSwitch reports bundle errors as experimenter errors."""
     if message.type == ofp.OFPET_EXPERIMENTER:
         return f"experimenter {message.experimenter:#x}, error {message.exp_type}"
     kind = ofp.ofp_error_type_to_str(message.type)
@@ -91,20 +91,20 @@ def is_deposed(message: Any) -> bool:
         slave = (ofp.OFPET_BAD_REQUEST, ofp.OFPBRC_IS_SLAVE)
         return (message.type, getattr(message, "code", None)) == slave
     about_role = (message.experimenter, message.exp_type) == (ONF_EXPERIMENTER, ROLE_STATUS)
-    # The message begins with the role, 4 bytes.
+    # The first 4 bytes of the message are the role.
     (role,) = ROLE.unpack_from(message.data) if about_role else (None,)
     return bool(role == ofp.OFPCR_ROLE_SLAVE)
 
 
 def port_states(datapath: Any) -> tuple[PortState, ...]:
-    """Return the present ports: those listed in the handshake, with later changes."""
+    """Return the switch's present ports, which the framework keeps up to date."""
     return tuple(map(port_state, tuple(datapath.ports.values())))
 
 
 def port_state(port: Any) -> PortState:
     """Return the state of a port.
 
-    The port is up if a fast failover group would use it: its link, LACP, BFD and CFM are up.
+    The port is up if a fast failover group would use the port: the link, LACP, BFD and CFM are up.
     """
     down = bool(port.state & ofp.OFPPS_LINK_DOWN or port.config & ofp.OFPPC_PORT_DOWN)
     live = bool(port.state & ofp.OFPPS_LIVE)
@@ -118,5 +118,5 @@ def port_state(port: Any) -> PortState:
 
 
 def ofport_of(port_no: int) -> int:
-    """Return the ofport of an OpenFlow 1.3 port number; the inverse of `tables.openflow_port`."""
+    """Return the ofport of an OpenFlow 1.3 port number, the inverse of `tables.openflow_port`."""
     return OFPORT_LOCAL if port_no == OFPP_LOCAL else int(port_no)

@@ -40,8 +40,7 @@ STATISTICS: dict[int, Any] = {
     Asked.PORTS: parser.OFPPortStatsReply,
     Asked.GROUPS: parser.OFPGroupDescStatsReply,
 }
-# While thousands of flows are decoded, a switch may report a failed link. After decoding this number of
-# flows, look for reports.
+# After decoding this number of flows, look for a report of a failed link, which must not wait for all.
 SLICE = 64
 R = TypeVar("R")
 C = TypeVar("C")

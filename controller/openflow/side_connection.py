@@ -1,6 +1,6 @@
 """Requests that need OpenFlow 1.0 or 1.5 (port flags, select groups), on separate connections.
 
-Only OpenFlow 1.0 can set and report the port flag `no-flood`: NORMAL does not flood to such ports.
+Only OpenFlow 1.0 can set and report the port flag `no-flood`: NORMAL does not flood to ports with it.
 
 Only group mods of OpenFlow 1.5 can set a selection method. Without one, Open vSwitch uses its own hash,
 which ignores UDP ports. On the bridge's OpenFlow 1.3 connection, the group has type SELECT, and can be
@@ -32,19 +32,19 @@ ANSWER_TIMEOUT_S = 30.0
 
 # These message types are the same in every version of OpenFlow.
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY = 0, 1, 2, 3
-# The type, or the type and code, of errors about the version. For a switch, a hello without a list of
-# versions means that all earlier versions are supported as well.
+# The type, or the type and code, of errors about the version. To a switch, a hello without a list of
+# versions means that the sender supports all earlier versions as well.
 HELLO_FAILED, BAD_VERSION = b"\0\0", b"\0\1\0\0"
 
 # OpenFlow 1.0.0, sections 5.1 to 5.3.
 OPENFLOW_10 = 0x01
 FEATURES_REQUEST, FEATURES_REPLY, PORT_MOD, BARRIER_REQUEST_10, BARRIER_REPLY_10 = 5, 6, 15, 18, 19
 NO_FLOOD = 1 << 4
-FEATURES_BYTES = 24  # what precedes the ports in a features reply
+FEATURES_BYTES = 24  # the bytes before the ports in a features reply
 PORT = struct.Struct("!H6s16sIIIIII")
 PORT_CHANGE = struct.Struct("!H6sIII4x")
 
-# OpenFlow 1.5.1, sections 7.1 to 7.3. OFPGC_ADD_OR_MOD is Open vSwitch's, since release 2.6.
+# OpenFlow 1.5.1, sections 7.1 to 7.3. OFPGC_ADD_OR_MOD is an extension of Open vSwitch 2.6 and later.
 OPENFLOW_15 = 0x06
 GROUP_MOD, BARRIER_REQUEST_15, BARRIER_REPLY_15 = 15, 20, 21
 ADD_OR_MODIFY, SELECT = 0x8000, 1
@@ -52,21 +52,21 @@ ALL_BUCKETS = 0xFFFFFFFF
 GROUP = struct.Struct("!HBxIH2xI")
 BUCKET = struct.Struct("!HHI")
 WEIGHT = struct.Struct("!HHH2x")
-# The property ntr_group_prop_selection_method of Open vSwitch's netronome-ext.h.
+# The property ntr_group_prop_selection_method, from Open vSwitch's netronome-ext.h.
 METHOD = struct.Struct("!HHII4x16sQ")
 EXPERIMENTER, NETRONOME, SELECTION_METHOD = 0xFFFF, 0x0000154D, 1
-# The parameter has the algorithm in its upper half and the basis in its lower one. Algorithm 0 (L4)
-# is in every datapath.
+# The upper half of the method's parameter is the algorithm, and the lower half is the basis. Every
+# datapath has algorithm 0 (L4).
 L4 = 0
 
 
 class SideConnection:
-    """A connection for an exchange of messages in one version of OpenFlow.
+    """A connection for a request in one version of OpenFlow. The constructor sends the hello message.
 
     `version`: the number in headers. `protocol`: Open vSwitch's name of the version. `request`: a
-    description of the request for the text of errors. The constructor sends the hello message.
+    description of the request for error messages.
 
-    Raises, like every method:
+    The constructor and all methods raise:
         Refused: the switch does not support the version, or answers with an error.
         OSError: the connection failed, a read or write took longer than `TIMEOUT_S`, or a reply longer
             than `ANSWER_TIMEOUT_S`.
@@ -95,7 +95,7 @@ class SideConnection:
     def ask(self, request: int, reply: int) -> bytes:
         """Send a request of type `request`, and return the body of the reply of type `reply`.
 
-        An error message before the reply is about this request or an earlier message.
+        An error before the reply concerns this request or an earlier message, and is raised.
         """
         self.send([self.message(request)])
         until_s = time.monotonic() + ANSWER_TIMEOUT_S
@@ -115,7 +115,7 @@ class SideConnection:
             if not (part := self._stream.recv(READ_BYTES)):
                 raise Refused(self._closed)
             if time.monotonic() > until_s:
-                raise TimeoutError("no reply in time")
+                raise TimeoutError(f"the switch did not reply within {ANSWER_TIMEOUT_S:g} s")
             self._received += part
 
 
@@ -124,9 +124,9 @@ def start(
     command: SetPortFlags | AddSelectGroup,
     submit: Callable[[PortFlagsSet | SelectGroupAdded], None],
 ) -> None:
-    """Carry out `command` on a new thread, over a connection that `dial` makes.
+    """Carry out `command` on a new thread, over a connection from `dial`.
 
-    `submit` receives the answer, even if the exchange fails.
+    `submit` receives the answer, or the error if the request fails.
     """
     bridge, number = command.bridge, command.number
 
@@ -152,8 +152,8 @@ def set_port_flags(
 ) -> tuple[frozenset[int], frozenset[int]]:
     """Set the flag `no-flood` on the ports in `no_flood`, and clear it on the ports in `flood`.
 
-    Ports with the wanted setting are not modified. Returns the ports in `no_flood` that exist on the
-    bridge, and all ports that had the flag before.
+    Ports that have the wanted setting are not modified. Return the ports in `no_flood` that exist on
+    the bridge, and all ports that had the flag before.
 
     Raises:
         Refused: the switch does not support OpenFlow 1.0, or refuses a change.
@@ -184,7 +184,7 @@ def _ports(features: bytes) -> Iterator[tuple[int, bytes, int]]:
 
 
 def add_select_group(sock: BridgeSocket) -> None:
-    """Add the group `SELECT_GROUP`. If its ID exists, set the group's buckets and selection method.
+    """Add the group `SELECT_GROUP`. If a group with this ID exists, replace that group.
 
     Raises:
         Refused: the switch does not support OpenFlow 1.5, or refuses the group.
@@ -196,7 +196,7 @@ def add_select_group(sock: BridgeSocket) -> None:
 
 
 def group_mod(group: GroupSpec) -> bytes:
-    """The body of a group mod that adds or changes `group` with selection method dp_hash."""
+    """Return the body of a group mod that adds or changes `group`, with selection method dp_hash."""
     buckets = b"".join(_bucket(number, bucket) for number, bucket in enumerate(group.buckets))
     head = GROUP.pack(ADD_OR_MODIFY, SELECT, group.group_id, len(buckets), ALL_BUCKETS)
     by_dp_hash = METHOD.pack(

@@ -1,4 +1,4 @@
-"""Reads Open vSwitch's database (OVSDB), follows its changes, and writes settings to it."""
+"""Reads Open vSwitch's database (OVSDB), follows changes in OVSDB, and writes settings to OVSDB."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from controller.text.wording import STARTED, Refused, invalid
 LOG = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_S = 10
-# How long a write waits for ovs-vswitchd to apply it. If it takes longer, ovs-vswitchd is down or hangs.
+# The most time that a write waits for ovs-vswitchd, which is down or hangs if it needs longer.
 APPLIED_TIMEOUT_S = 3
-# How long to look for the reason why a TLS connection to the database fails.
+# The most time for finding out why a TLS connection to the database fails.
 REFUSAL_TIMEOUT_S = 5.0
-# The pauses, while the database is unreachable, between attempts to connect and to write kept settings.
-# They are short: bridges are not dialled in this time, and an attempt on this host costs little.
+# While the database is unreachable, the pauses between attempts to connect, and to write kept settings.
+# They are short, because bridges are not dialled in this time, and an attempt on this host costs little.
 RECONNECT_MS = (200, 1000)
 RECONNECT_LOCAL_MS = (50, 200)
 RETRY_WRITES_S = 0.5
-# The interval of checks whether all rows have arrived at the start.
+# At the start, the interval between checks whether all rows have arrived.
 ROWS_PAUSE_S = 0.005
 SCHEMA = "Open_vSwitch"
 
 
 class _Applied(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
-    """A transaction that waits until ovs-vswitchd has applied it, but at most `APPLIED_TIMEOUT_S`."""
+    """A transaction that waits at most `APPLIED_TIMEOUT_S` until ovs-vswitchd has applied the changes."""
 
     def time_remaining(self) -> float:
         return APPLIED_TIMEOUT_S - float(self.elapsed_time())
@@ -57,7 +57,7 @@ class _Applied(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
 class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
     """Creates transactions that wait for ovs-vswitchd only if `applied` is set."""
 
-    # One per instance. The library has one per process, and a second instance would wait for ever.
+    # One connection per instance. With the library's one per process, a second instance would hang.
     ovsdb_connection: Any = None
 
     def create_transaction(
@@ -71,14 +71,13 @@ class Database:
     """Follows the database at `remote` and writes settings to it.
 
     Each state of the database is submitted as a `DatabaseRead`. A separate thread writes in order, and
-    submits `Written` for a write that a request waits for. While the database is unreachable, writes
-    for requests are refused immediately, and all others are kept until the database is reachable
-    again. `tls` is needed for a remote `ssl:HOST:PORT`. After `contend`, the service writes only while
-    it is the leader.
+    submits `Written` for each write with a request ID, for which a request is waiting. While the database
+    is unreachable, such writes are refused immediately, and all other writes are kept until the database
+    is reachable again. `tls` is needed for a remote `ssl:HOST:PORT`. After `contend`, the service writes
+    only while this service is the leader.
 
     Raises:
-        Refused: the database does not answer at the start. Later, the service tries to
-            reconnect indefinitely.
+        Refused: the database does not answer at the start. Later, the service retries indefinitely.
         ValueError: the remote is malformed, or a TLS file cannot be used.
     """
 
@@ -129,7 +128,7 @@ class Database:
         faults.vital("database", "ovsdb writes", self._write_forever)
 
     def contend(self) -> None:
-        """Take part in the election of the leading service. `Leading` reports the result.
+        """Take part in the election of the leading service, and submit the result as `Leading`.
 
         Raises:
             Refused: the database does not report the leader in time.
@@ -147,7 +146,7 @@ class Database:
         self._known.set()
 
     def confirmed(self) -> bool:
-        """Wait for the database's answer, and return False if another service leads; else True."""
+        """Query the database, and return False if another service leads; True also without an answer."""
         answers: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
         self.replica.confirm(answers.put)
         with contextlib.suppress(queue.Empty):
@@ -159,7 +158,7 @@ class Database:
         self._writes.put(write)
 
     def _changed(self) -> None:
-        """Submit the records if they have changed. Many changes of rows concern unused columns."""
+        """Submit the records if they have changed. Many changed rows differ only in unused values."""
         touched, self.replica.touched = self.replica.touched, set()
         other_config, read = records.root(self.replica.tables["Open_vSwitch"].rows.values())
         rows = self.replica.tables["Bridge"].rows
@@ -170,13 +169,13 @@ class Database:
             self._submit(read)
 
     def row(self, bridge: str) -> BridgeRow | None:
-        """Return a bridge's record as last read; None if there is no such bridge. Thread-safe."""
+        """Return a bridge's last read record; None if there is no such bridge. Thread-safe."""
         rows = self._last.bridges if self._last is not None else ()
         return next((row for row in rows if row.name == bridge), None)
 
     @property
     def is_current(self) -> bool:
-        """Whether the last read records are up to date. Thread-safe."""
+        """Whether the most recently read records are up to date. Thread-safe."""
         return self.replica.is_current and bool(self.replica._session.is_connected())
 
     @property
@@ -189,7 +188,7 @@ class Database:
             with contextlib.suppress(queue.Empty):
                 write = self._writes.get(timeout=RETRY_WRITES_S if self._kept else None)
             if write is not None and write.request_id is None:
-                # If a key gets several values, the last one is kept.
+                # For each key, only the last value is kept.
                 self._kept |= {setting.place: setting for setting in write.settings}
             self._write_kept()
             if write is not None and write.request_id is not None:
@@ -197,10 +196,10 @@ class Database:
                 self._submit(Written(write.request_id, error))
 
     def _write_kept(self) -> None:
-        """Write the kept settings, for which no request waits, if the database is reachable.
+        """Write the kept settings, for which no request is waiting, if the database is reachable.
 
-        If the transaction fails, write each setting separately: one record may have been deleted, and
-        the other settings must be written.
+        If the transaction fails, write each setting separately: one setting's record may have been
+        deleted, and the other settings must be written.
         """
         if self._stands_by:
             self._kept.clear()
@@ -249,10 +248,9 @@ class Database:
 
 
 def _removals_last(settings: Iterable[Setting]) -> list[Setting]:
-    """The settings of a transaction, removals last; for each key only the last value.
+    """Return the settings for a transaction: for each key only the last value, and removals last.
 
-    If a key gets a value, the library writes the whole column, and discards earlier removals from this
-    column.
+    To set a key, the library writes the whole column, and discards earlier removals from this column.
     """
     last = {(one.table, one.record, one.column, one.key): one for one in settings}
     return sorted(last.values(), key=lambda one: one.value is None)
@@ -262,8 +260,8 @@ def _schema(remote: str) -> Any:
     """Request the schema on a thread, because the library waits forever for a server that hangs.
 
     Raises:
-        Refused: there is no answer in time.
-        Exception: the library failed. It has no exception class of its own.
+        Refused: the server did not answer in time.
+        Exception: the library failed. The library has no base class for exceptions.
     """
     answers = list[Any]()
 
@@ -283,7 +281,7 @@ def _schema(remote: str) -> Any:
 
 
 def _refuse_ours(error: Exception) -> None:
-    """Raise Refused if `error` is a fault of ovs-lbt and not of the database."""
+    """Raise Refused if `error` is a bug in ovs-lbt, and not an error of the database."""
     if isinstance(error, faults.OURS):
         raise Refused(faults.report("database", error, "replica")) from error
 
@@ -310,7 +308,7 @@ def _check_remote(remote: str, tls: TlsFiles | None) -> None:
 
 
 def _refusal(remote: str, tls: TlsFiles | None) -> ssl.SSLError | None:
-    """Return the error of a test TLS connection to `remote`. Newer libraries do not report the error."""
+    """Return the error of a test TLS connection, because newer libraries do not report such errors."""
     if tls is None or not remote.startswith("ssl:"):
         return None
     host, _, port = remote.removeprefix("ssl:").rpartition(":")

@@ -128,7 +128,7 @@ def test_a_bridge_that_listens_for_tls_is_dialled_by_tls(
         remote.start()
         bed.set("bridge", bed.bridge, policy="load-based")
         found = f"{bed.bridge}: the switch closed the connection immediately"
-        story = f"{found}; check that it trusts the certificate of this service"
+        story = f"{found}; check that the switch trusts this service's certificate"
         wait_until(lambda: story in remote.log_tail(50), "the stranger is refused")
         assert not remote.show_json(bed.bridge)["connected"]
     finally:
