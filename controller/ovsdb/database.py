@@ -1,4 +1,4 @@
-"""Reads Open vSwitch's database (OVSDB), follows changes in OVSDB, and writes settings to OVSDB."""
+"""Reads Open vSwitch's database (OVSDB), follows changes, and writes settings to the database."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Elects the leader among several services on one database, with locks of ovsdb-server.
 
 The server grants the lock LEADER to one service. When the connection of that service ends, the
-server grants the lock to the next in the queue, so a leader that ends is replaced immediately. A leader
-that hangs or is suspended keeps its lock. Therefore the first service on standby checks repeatedly
-whether the leader is alive: it steals the lock PULSE, the server notifies the leader, and the leader
-steals PULSE back. If the leader does not, the standby service steals LEADER. Locks exist only in the
-server's memory, so nothing is written to the database. Without a standby service, the leader sends
-nothing after its start.
+server grants the lock to the next service in the queue, so a leader that ends is replaced immediately. A
+leader that hangs or is suspended keeps the lock. Therefore the first service on standby checks repeatedly
+whether the leader is alive: the standby service steals the lock PULSE, the server notifies the leader, and
+the leader steals PULSE back. If the leader does not, the standby service steals LEADER. Locks exist only
+in the server's memory, so nothing is written to the database. Without a standby service, the leader
+sends no requests about locks after its start.
 
 This module contains only the election. For the behaviour of leader and standby, see `controller.engine`.
 """
@@ -16,18 +16,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# Lock names must not contain dashes. The owner of this lock is the leader, and only it may write.
+# The owner of this lock is the leader. Only the leader may write. Lock names must not contain dashes.
 LEADER = "ovs_lbt"
-# The lock that is stolen to check the leader.
+# The lock that is stolen to check whether the leader is alive.
 PULSE = "ovs_lbt_pulse"
-# The owner of this lock checks the leader: the first service on standby.
+# The owner of this lock is the first service on standby, which checks the leader.
 WATCH = "ovs_lbt_watch"
-# LEADER is stolen from a leader that hangs for 1.0 to 1.25 s. With a shorter time, a busy leader would
-# be replaced. With a longer one, a takeover would not be complete within 2 s.
+# LEADER is stolen from a leader that hangs for 1.0 to 1.25 s. If this time was shorter, a busy leader would
+# be replaced. If it was longer, a takeover would not be complete within 2 s.
 TICK_S = 0.25
 SILENT_TICKS = 4
-# After the database was unreachable, services on standby delay their request for the lock by this
-# time. It is longer than any service needs to reconnect (ovsdb.RECONNECT_MS), so the old leader remains
+# After the database was unreachable, services on standby delay their requests for the lock by this time,
+# which is longer than any service needs to reconnect (database.RECONNECT_MS). So the old leader remains
 # the leader.
 STAND_BACK_S = 1.5
 
@@ -43,16 +43,16 @@ _ECHO = Ask("echo")
 
 
 def _take(lock: str) -> list[Ask]:
-    """Requests that steal a lock: unlock first, because a client in the queue must not steal."""
+    """Return requests that steal a lock: first unlock, because a client in the queue must not steal."""
     return [Ask("unlock", lock), Ask("steal", lock)]
 
 
 @dataclass(slots=True)
 class Watch:
-    """The part of one service in the election, after the server has granted the leader's lock.
+    """The state of one service in the election, after the server has granted LEADER to some service.
 
-    Time is counted in ticks that the server has answered, so a leader is not replaced because of a
-    pause of the server or of this service.
+    Time is counted in checks that the server has answered, so the leader is not replaced after a pause
+    of the server or of this service.
     """
 
     leads: bool = False
@@ -67,20 +67,20 @@ class Watch:
     due_s: float = field(default=float("inf"))
 
     def begin(self, leads: bool, now_s: float) -> list[Ask]:
-        """Start as leader or standby after each connection to the server, and return the requests."""
+        """Start as leader or standby on a new connection or after a change. Return requests to send."""
         lost = self.leads and not leads
         self.leads, self.asks, self.unanswered = leads, False, False
         self._silent_ticks, self._pending = 0, None
         self.due_s = float("inf") if leads else now_s + TICK_S
         if leads:
             return [Ask("unlock", WATCH), *_take(PULSE)]
-        # Request the lock again if it was stolen: the server removes such an owner from the queue of
-        # the lock.
+        # If the lock was stolen, request the lock again: the server removed this service from the lock's
+        # queue.
         again = [Ask("unlock", LEADER), Ask("lock", LEADER)] if lost else []
         return [*again, Ask("unlock", WATCH), Ask("lock", WATCH)]
 
     def lock_changed(self, lock: str, ours: bool) -> bool:
-        """Handle the server's report that we own or have lost a lock. Returns whether to call `answer`."""
+        """Handle a report that this service owns or lost a lock. Return whether to call `answer`."""
         if lock == WATCH:
             self.asks = ours
         elif lock == PULSE and not ours:
@@ -89,11 +89,11 @@ class Watch:
         return False
 
     def answer(self) -> list[Ask]:
-        """If this service leads, return the requests that show that it is alive."""
+        """Return the requests that show that this service is alive; none if another service leads."""
         return _take(PULSE) if self.leads else []
 
     def replied(self, ask: Ask, locked: bool) -> None:
-        """Handle the server's answer to a request. `locked`: the lock is ours."""
+        """Handle the server's answer to a request. `locked`: this service owns the requested lock."""
         if ask == Ask("lock", WATCH):
             self.asks = locked
         if ask != self._pending:

@@ -16,7 +16,7 @@ from controller.host import devices
 
 # The most digits of a rate: as many as a 64-bit counter has.
 MAX_DIGITS = 19
-# Only the columns that are read: the statistics column alone would wake the service every 5 s.
+# The columns that are read. If the column `statistics` was read, it would wake the service every 5 s.
 COLUMNS = {
     "Open_vSwitch": "bridges cur_cfg next_cfg external_ids ovs_version other_config",
     "Bridge": """
@@ -35,7 +35,7 @@ COLUMNS = {
     "Mirror": "name output_port output_vlan",
 }
 
-# The types of columns, the same in all tables. All other columns contain strings.
+# The types of columns, which are the same in all tables. All other columns contain strings.
 KINDS = {
     "map": "external_ids other_config status rstp_status bfd options",
     "uuid": "bridges ports interfaces controller mirrors qos output_port",
@@ -86,16 +86,16 @@ NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
 
 class Bridges:
-    """Reads the records of all bridges. Only records that have changed are read again.
+    """Reads the records of all bridges, and later only the records that have changed.
 
-    `local`: the bridges are on this host, so their devices can be inspected.
+    `local`: the bridges are on this host, so the bridges' devices can be inspected.
     """
 
     def __init__(self, local: bool = False) -> None:
         self._local = local
         self._other_config = NO_CONFIG
         self._made: dict[Any, BridgeRow] = {}
-        # The IDs of the rows of each bridge's ports and interfaces.
+        # For each bridge, the row IDs of ports and interfaces.
         self._parts: dict[Any, set[Any]] = {}
 
     def read_records(
@@ -106,7 +106,7 @@ class Bridges:
     ) -> tuple[BridgeRow, ...]:
         """Return all bridges, sorted by name. `rows`: the rows of table Bridge, by ID.
 
-        `touched`: (table, ID) of changed rows. `other_config`: of table Open_vSwitch, for all bridges.
+        `touched`: (table, ID) of each changed row. `other_config`: the column of table Open_vSwitch.
         """
         if other_config != self._other_config:
             self._other_config, self._made = other_config, {}
@@ -128,7 +128,7 @@ class Bridges:
 
 
 def root(rows: Iterable[Any]) -> tuple[Mapping[str, str], DatabaseRead]:
-    """Return the only row of table Open_vSwitch: its `other_config`, and the other values in use."""
+    """Return `other_config` and the other values in use from the only row of table Open_vSwitch."""
     row = next(iter(rows), None)
     if row is None:
         return NO_CONFIG, DatabaseRead(())
@@ -142,7 +142,7 @@ def root(rows: Iterable[Any]) -> tuple[Mapping[str, str], DatabaseRead]:
 
 
 def _is_true(record: Mapping[str, str], key: str) -> bool:
-    """Whether a key is set to true. As in ovs-vswitchd, case does not matter, and all else is false."""
+    """Whether a key is set to true. As in ovs-vswitchd, case is ignored, and other values are false."""
     return record.get(key, "").lower() == "true"
 
 
@@ -194,7 +194,7 @@ def _port(row: Any, local: bool = False, hw_offload: bool = False) -> PortRow:
         vlan_mode=_first(row.vlan_mode),
         trunks=tuple(sorted(row.trunks)),
         protected=row.protected,
-        # Without spanning tree, there is no state.
+        # Without spanning tree, both states are missing.
         blocked=not BLOCKED.isdisjoint(
             (row.rstp_status.get("rstp_port_state"), row.status.get("stp_state"))
         ),
@@ -236,7 +236,7 @@ def _tunnel(row: Any) -> Tunnel | None:
 
 
 def _ovn(external_ids: Mapping[str, str]) -> Ovn | None:
-    """The tunnel addresses and bridges of ovn-controller, if it is configured on this host.
+    """Return ovn-controller's tunnel addresses and bridges; None if OVN is not configured on this host.
 
     Keys such as `ovn-encap-ip-HOST` are for several ovn-controllers on one Open vSwitch.
     """
@@ -253,7 +253,7 @@ def _listed(external_ids: Mapping[str, str], key: str) -> tuple[str, ...]:
 
 
 def _represents(row: Any, local: bool) -> bool:
-    """Whether an interface is a representor, according to its DPDK options, device or driver."""
+    """Whether an interface is a representor, according to the DPDK options, device or driver."""
     if row.type == "dpdk":
         return "representor=" in row.options.get("dpdk-devargs", "")
     driver = row.status.get("driver_name")
@@ -264,5 +264,5 @@ def _represents(row: Any, local: bool) -> bool:
 
 
 def _first(optional: Any) -> Any:
-    """The value of an optional column, which the replica stores as a list; None if it is empty."""
+    """Return the value of an optional column, which the replica stores as a list; None if empty."""
     return optional[0] if optional else None

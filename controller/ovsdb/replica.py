@@ -1,4 +1,4 @@
-"""A replica of Open vSwitch's database that follows changes, and the locks that elect a leader."""
+"""A replica of Open vSwitch's database that follows changes, and requests for the leader's locks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from controller.ovsdb.leadership import LEADER, PULSE, STAND_BACK_S, WATCH, Ask,
 
 LOG = logging.getLogger(__name__)
 
-# How long to wait until the server confirms that this service leads.
+# The most time to wait for the server's confirmation that this service leads.
 CONFIRM_TIMEOUT_S = 1.0
-# How often to check whether an unsuitable schema has been upgraded.
+# The interval between checks whether an unsuitable schema has been upgraded.
 SCHEMA_INTERVAL_S = 5.0
-# The error of older servers. The library then uses an older method.
+# The error from older servers, after which the library uses an older method.
 UNKNOWN_METHOD = "unknown method"
 MS_PER_S = 1000
 
@@ -32,7 +32,7 @@ Then = Callable[[bool | None], None]
 
 @contextlib.contextmanager
 def _vital() -> Iterator[None]:
-    """After a failure, end the process and the thread, because the library would keep it running."""
+    """After a failure, end the process and the thread, because the library would continue the thread."""
     try:
         yield
     except Exception as error:
@@ -43,11 +43,11 @@ def _vital() -> Iterator[None]:
 class Replica(idl.Idl):  # type: ignore[misc]
     """A replica of the database that reports changes and, after `contend`, whether this service leads.
 
-    The library requests one lock and asserts it with every transaction, so the server refuses writes
-    by a service that does not lead. All other messages about locks are sent and read here.
+    The library requests the lock LEADER and asserts it with every transaction, so the server refuses
+    writes from a service that does not lead. This class handles all other messages about locks.
     `changed`, `led` and `challenged` are called on the replica's thread. `leads`: None while unknown.
-    `lacking`: the error text of `records.lacking` for the present schema. If it is not empty, the rows
-    are those from before the schema changed.
+    `lacking`: the error text from `records.lacking` for the present schema. If the text is not empty, the
+    rows are those from before the schema changed.
     """
 
     # Attributes of the library's class.
@@ -62,9 +62,9 @@ class Replica(idl.Idl):  # type: ignore[misc]
         self.challenged: Callable[[], None] = lambda: None
         self.leads: bool | None = None
         self.contends = False
-        # Whether the server has sent all rows on the present connection, and `changed` was called.
+        # Whether the server sent all rows on the present connection, and `changed` was called for them.
         self.is_current = False
-        # Rows that have changed since the last reading, each with the name of its table.
+        # Rows that have changed since the last reading, each as (name of the table, row ID).
         self.touched: set[tuple[str, Any]] = set()
         self._database = database
         self.lacking = ""
@@ -80,7 +80,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
         self._lock_due_s: float | None = None
         # The requests about locks that the server has not answered yet.
         self._asked: dict[int, Ask] = {}
-        # What to do on the replica's thread during the election.
+        # Functions to run on the replica's thread during the election.
         self._to_do: queue.SimpleQueue[Callable[[float], None]] = queue.SimpleQueue()
         self._confirming: dict[int, tuple[Then, float]] = {}
         self._wakened, self._waken = socket.socketpair()
@@ -89,14 +89,14 @@ class Replica(idl.Idl):  # type: ignore[misc]
         self._receive = self._session.recv
         self._session.recv = self._received
 
-    # ---- from any thread ---------------------------------------------------------------
+    # ---- called on any thread ----------------------------------------------------------
 
     def answer(self) -> None:
-        """Answer a challenge, to show that this service is alive."""
+        """Answer a standby service's check, to show that this service is alive."""
         self._on_thread(self._answer)
 
     def confirm(self, then: Then) -> None:
-        """Query the server whether this service leads, and pass the answer to `then` (None: no answer)."""
+        """Query the server whether this service leads. Call `then` with the answer (None: no answer)."""
         self._on_thread(lambda now_s: self._confirm(then, now_s))
 
     def _on_thread(self, step: Callable[[float], None]) -> None:
@@ -104,10 +104,10 @@ class Replica(idl.Idl):  # type: ignore[misc]
         with contextlib.suppress(BlockingIOError):
             self._waken.send(b"!")
 
-    # ---- on the thread that runs it ----------------------------------------------------
+    # ---- called on the replica's thread ------------------------------------------------
 
     def contend(self) -> None:
-        """Request the leader's lock, and take part in the election from now on."""
+        """Request the lock LEADER, and take part in the election from now on."""
         self.contends = True
         self.set_lock(LEADER)
 
@@ -119,9 +119,9 @@ class Replica(idl.Idl):  # type: ignore[misc]
 
     @_vital()
     def run(self) -> Any:
-        """Run the library's loop once. A failure of our own code ends the process.
+        """Run the library's loop once. If ovs-lbt's code fails, the process ends.
 
-        The library would only log the failure, and continue without the event that was lost.
+        The library would only log the failure, and continue although an event was lost.
         """
         with contextlib.suppress(BlockingIOError):
             self._wakened.recv(4096)
@@ -142,7 +142,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
         return result
 
     def _follow_server(self) -> Any:
-        """Let the library process messages. If the library fails, reconnect and read all rows again."""
+        """Let the library process messages. If that fails, reconnect and read all rows again."""
         try:
             return super().run()
         except Exception as error:
@@ -151,7 +151,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
         return False
 
     def _ask_for_schema(self, now_s: float) -> None:
-        """Request the schema. It may have changed, and the server does not report such changes."""
+        """Request the schema, because the server does not report changes of the schema."""
         self._schema_due_s = now_s + SCHEMA_INTERVAL_S
         request = jsonrpc.Message.create_request("get_schema", [self._database])
         self._schema_request_id = request.id
@@ -180,13 +180,13 @@ class Replica(idl.Idl):  # type: ignore[misc]
 
     @property
     def _is_begun(self) -> bool:
-        """Whether the server has answered the request for the leader's lock on this connection."""
+        """Whether the server has answered the request for the lock LEADER on this connection."""
         if self._begun is None or not self._session.is_connected():
             return False
         return bool(self._begun[0] == self._session.get_seqno())
 
     def _stand_back(self, now_s: float) -> None:
-        """After an outage, delay a standby service's request for the lock, so that others go first."""
+        """After an outage, delay a standby service's request for LEADER, so that the leader is first."""
         if self.leads is not False:
             return
         if not self._session.is_connected():
@@ -200,7 +200,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
             self.set_lock(LEADER)
 
     def _contend(self, now_s: float) -> None:
-        """Report changes of the leader, and send this service's messages for the election."""
+        """Report a new role of this service, and send its requests for the election."""
         self._expire(now_s)
         if not self._session.is_connected():
             self._asked.clear()
@@ -230,7 +230,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
             params = [ask.lock] if ask.lock else []
             request = jsonrpc.Message.create_request(ask.method, params)
             if ask in (Ask("steal", LEADER), Ask("lock", LEADER)):
-                # The library then treats the answer as that to its own request.
+                # Let the library treat the answer as the answer to its own request.
                 self._lock_request_id = request.id
             else:
                 self._asked[request.id] = ask
@@ -255,7 +255,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
             then(None)
 
     def _received(self) -> Any:
-        """Return the next message that the library has to process; None: there is none yet."""
+        """Return the next message that the library has to process; None if no message has arrived."""
         while (message := self._receive()) is not None:
             if (connection := self._session.get_seqno()) != self._asked_on:
                 # The library requests rows only after its first answers have arrived.
@@ -266,7 +266,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
         return None
 
     def _is_ours(self, message: Any) -> bool:
-        """Handle a message about our locks or an answer to our requests. False: another message."""
+        """Handle a message about our locks or an answer to our requests; return False for all others."""
         if message.type == jsonrpc.Message.T_NOTIFY:
             if message.method == "monitor_canceled":
                 # The schema was converted. Older libraries would wait for rows that never arrive.
