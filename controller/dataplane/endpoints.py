@@ -92,7 +92,7 @@ def _returning(endpoint: Endpoint) -> Iterator[FlowSpec]:
 
 
 def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
-    """Yield flows that pass our learning packets for off-home addresses, and drop VMs' frames."""
+    """Yield flows that send our learning packets from off-home addresses, but no VM's frames."""
     for lane, mac in endpoint.off_home_macs:
         yield flow(Table.LEARN, 60, {"eth_src": mac})
         rarp: Fields = {"eth_src": mac, "eth_dst": BROADCAST, "eth_type": tables.ETH_RARP}
@@ -101,7 +101,7 @@ def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
 
 
 def _leaving(endpoint: Endpoint, team: Team) -> Iterator[FlowSpec]:
-    """Yield flows for hashed frames. The lane of the endpoint's first uplink leaves on the home."""
+    """Yield flows for hashed frames. Those in the lane of the endpoint's first uplink use the home."""
     sent: Fields = {Register.VM_PORT: endpoint.ofport}
     for lane, mac in endpoint.off_home_macs:
         at_home = {**sent, Register.LANE: int(lane) << 16 | int(lane)}
@@ -113,7 +113,7 @@ def _leaving(endpoint: Endpoint, team: Team) -> Iterator[FlowSpec]:
 
 
 def _by_lane(endpoint: Endpoint, lane: OfPort) -> Actions:
-    """Return actions that send a frame through its lane, and learn that its address has just sent."""
+    """Return actions that send a frame through a lane, and learn that the off-home address is in use."""
     speaks = Learn(
         Table.SPOKEN,
         tables.cookie(tables.Kind.LEARNED, endpoint.ofport),

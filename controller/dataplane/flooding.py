@@ -234,7 +234,7 @@ class _VlanClass:
             yield {}
             return
         for in_vlan in tables.in_vlans(self.vlans):
-            assert in_vlan, "only all VLANs together need no match, and they are the rest"
+            assert in_vlan, "only the largest class may have an empty match"
             yield in_vlan
 
 
@@ -262,6 +262,6 @@ def no_flood(installed: Pipeline) -> frozenset[int] | None:
 
 
 def cut_off(installed: Pipeline) -> frozenset[int]:
-    """Return the uplinks that have the flag `no-flood` after `ovs-lbt rescue`, from its flows."""
+    """Return the uplinks on which `ovs-lbt rescue` set the flag `no-flood`, based on installed flows."""
     rescue = [f for f in installed.flows.values() if tables.cookie_kind(f.cookie) is Kind.RESCUE]
     return frozenset(v for f in rescue for k, v in f.match if k == "in_port" and isinstance(v, int))

@@ -128,8 +128,8 @@ def octets(mac: str) -> bytes:
 def frame(
     destination: bytes, source: bytes, vlan: int | None, ethertype: int, body: bytes
 ) -> bytes:
-    """Return an Ethernet frame of at least 60 bytes. `vlan`: in the tag; None or 0: untagged."""
-    assert len(destination) == len(source) == 6, "MAC addresses"
+    """Return an Ethernet frame of at least 60 bytes. `vlan`: the tag's VLAN; None or 0: untagged."""
+    assert len(destination) == len(source) == 6, "MAC addresses have 6 bytes"
     assert vlan is None or 0 <= vlan < 4096, "a VLAN, without other bits of the tag"
     tag = struct.pack("!HH", ETH_VLAN, vlan) if vlan else b""
     whole = destination + source + tag + struct.pack("!H", ethertype) + body

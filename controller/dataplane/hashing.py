@@ -145,7 +145,7 @@ def _bucket_flows(number: int, buckets: int) -> Iterator[FlowSpec]:
 # Cached, because most moves change few buckets.
 @functools.lru_cache(maxsize=16 * BUCKETS)
 def by_first_live(group_id: int, order: tuple[OfPort, ...], has_lanes: bool = False) -> GroupSpec:
-    """Return a group that sends frames out on the first live uplink in `order`, through OFF_HOME.
+    """Return a group that sends frames through table OFF_HOME to the first live uplink in `order`.
 
     `has_lanes`: set register LANE to the first uplink in `order`, even if that uplink is not live.
     """

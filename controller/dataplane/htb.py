@@ -65,7 +65,7 @@ class Shaper:
 
     `sources`: the class of each source address; frames from other addresses are in the default class.
     `on_wire`: the capacity is that of the link, so preambles and gaps of frames count as well. `queues`:
-    the number of queues that share a socket's send buffer (userspace datapath); None: none is shared.
+    the number of queues that share a socket's send buffer (userspace datapath); None: no shared buffer.
     """
 
     capacity_bps: int
@@ -114,7 +114,7 @@ UNTOUCHED = Found()
 
 def class_minor(ofport: int) -> int:
     """Return the minor number of a VM port's class, which is also the handle of the class's queue."""
-    assert ofport not in (ROOT_CLASS, DEFAULT_CLASS, AMBIGUOUS_CLASS), "other classes have these"
+    assert ofport not in (ROOT_CLASS, DEFAULT_CLASS, AMBIGUOUS_CLASS), "other classes' numbers"
     return AMBIGUOUS_CLASS if ofport == HANDLE else ofport
 
 
@@ -166,7 +166,7 @@ def _lines(device: str, shaper: Shaper, host: Host) -> Iterator[str]:
     frame_bytes, replace = _frame_bytes(shaper, host), f"class replace dev {device}"
     capacity_bps, least = shaper.capacity_bps, min(leaf.shares for leaf in shaper.leaves)
     assert least > 0, "every VM port has a share"
-    assert all(leaf.rate_bps <= leaf.ceil_bps for leaf in shaper.leaves), "no rate above its limit"
+    assert all(leaf.rate_bps <= leaf.ceil_bps for leaf in shaper.leaves), "rates within limits"
     wire = f" overhead {ETHERNET_OVERHEAD_BYTES} mpu {ETHERNET_LEAST_BYTES}"
     root = _htb(capacity_bps, capacity_bps, frame_bytes)
     root += f" quantum {frame_bytes}" + (wire if shaper.on_wire else "")
@@ -192,7 +192,7 @@ def _burst_bytes(rate_bps: int, least_bytes: int) -> int:
 
 
 def _frame_bytes(shaper: Shaper, host: Host) -> int:
-    """Return the length of the largest frame that the device gets, the least quantum that is fair."""
+    """Return the largest frame that the device gets, in bytes. A smaller quantum would be unfair."""
     segmented = shaper.queues is None
     return SUPERFRAME_BYTES if segmented else host.mtu_bytes + ETHERNET_HEADER_BYTES
 
@@ -262,7 +262,7 @@ def program(sources: Iterable[tuple[str, int]], mark: int) -> tuple[Instruction,
 
 
 def read_mark(code: Sequence[Instruction]) -> int | None:
-    """Return the digest in a BPF program; None if another program created the BPF program."""
+    """Return the digest in a filter's BPF program; None if another program added the filter."""
     return code[0][3] if code and code[0][:3] == (_LD_IMM, 0, 0) else None
 
 
@@ -271,7 +271,7 @@ def _returns(minor: int) -> Instruction:
 
 
 def _search(blocks: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """Return code that runs the block whose key is the accumulator's value; 0 if there is no such block."""
+    """Return code that runs the block with the accumulator's value as key, or returns 0 without one."""
     if len(blocks) > _BRANCH:
         middle = len(blocks) // 2
         below, above = _search(blocks[:middle]), _search(blocks[middle:])

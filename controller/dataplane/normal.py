@@ -6,8 +6,8 @@ Tables: UNKNOWN_PORT, NO_UPLINK; in CLASSIFY, EGRESS, DELIVERY, PRESENT and ABSE
 ports. Sources on unknown ports are learned in LOCATION and LOCAL_SOURCE. Groups: one for each uplink, if
 NORMAL accepts unicast from any uplink.
 
-Invariant: without a bond, no frame reaches NORMAL, because NORMAL would form a loop over the uplinks. With
-a bond, NORMAL receives frames that uplinks flood only if NORMAL delivers no copies to known VM ports.
+Invariant: without a bond, no frame reaches NORMAL, which would form a loop over the uplinks. With a bond,
+NORMAL receives frames that uplinks flood only if NORMAL delivers no copies to known VM ports.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
 
 _LEFT_TO_NORMAL = SetField(Register.NORMAL, 1)
-# With snooping, NORMAL sends frames for IP multicast groups to the ports of known members and routers, and
-# to ports with `mcast-snooping-flood`, even if these ports have the flag `no-flood`.
+# With snooping, NORMAL sends frames for IP multicast groups to the ports of known members and routers,
+# and to ports with `mcast-snooping-flood`, even if these ports have the flag `no-flood`.
 SNOOPED = ("01:00:5e:00:00:00", "ff:ff:ff:80:00:00"), ("33:33:00:00:00:00", "ff:ff:00:00:00:00")
 # Destinations that NORMAL floods even with snooping: all hosts, and the routers and protocols in
 # 224.0.0.0/24. Without neighbor solicitations, a VM on an unknown port could not be reached over IPv6.

@@ -1,4 +1,4 @@
-"""Path-check probes between uplinks: the flows that send them to the service, and their frames.
+"""Path-check probes between uplinks: encodes probes, and builds flows that send them to the service.
 
 Table: CLASSIFY.
 
@@ -103,7 +103,7 @@ def _heard(priority: int, marked: int, **matched: MatchValue) -> FlowSpec:
 def probe_frame(probe: Probe, source: str, target: str, tag: int, key: bytes) -> bytes:
     """Encode a probe from `source` to `target`, signed with `key` (HMAC-SHA256, RFC 2104).
 
-    The signature covers both addresses. It does not cover the tag, which switches with native VLANs change.
+    The signature covers both addresses, but not the tag, because switches with native VLANs change tags.
     """
     assert key, "without a key, any host could sign probes"
     body = _BODY.pack(MAGIC, probe.sender, probe.receiver, probe.vlan, probe.mtu, probe.round)

@@ -80,7 +80,7 @@ def build(team: Team, before: tuple[Team, Pipeline] | None = None) -> Pipeline:
 
 
 def _besides_places(team: Team) -> tuple[object, ...]:
-    """Return all that flows depend on: also the uplinks that units may use, but not those in use."""
+    """Return all that flows depend on: the uplinks that units may use, but not which are in use."""
     vm_ports = [replace(port, order=()) for port in team.vm_ports]
     hashes = [(made.number, made.classifier, len(made.buckets)) for made in team.hashes]
     addresses = [replace(address, order=()) for address in team.addresses]
@@ -94,7 +94,7 @@ def _besides_places(team: Team) -> tuple[object, ...]:
 
 
 def changes(desired: Pipeline, installed: Pipeline) -> Changes:
-    """Return the changes that turn `installed` into `desired`. Equal flows and groups stay."""
+    """Return the changes that turn `installed` into `desired`; none for equal flows and groups."""
     if desired == EMPTY:
         # `clear` deletes all flows, so that they need not be encoded.
         return Changes(delete_groups=tuple(installed.groups), clear=bool(installed.flows))
@@ -111,7 +111,7 @@ def changes(desired: Pipeline, installed: Pipeline) -> Changes:
 
 
 def _differing(desired: Mapping[Key, Spec], installed: Mapping[Key, Spec]) -> Iterator[Spec]:
-    """Yield the desired specs that differ from the installed ones. Most specs are the same objects."""
+    """Yield the desired specs that differ from the installed ones. Most are the same objects."""
     for key, spec in desired.items():
         if (present := installed.get(key)) is not spec and present != spec:
             yield spec

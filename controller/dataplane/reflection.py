@@ -1,4 +1,4 @@
-"""Reflections: drops our own frames that return from the network, and detects departed addresses.
+"""Reflections: drops ovs-lbt's own frames that return from the network, and detects departed addresses.
 
 An address has moved away if an uplink receives an announcement of the address: a frame from which
 switches learn the new location of the frame's source address.

@@ -68,9 +68,7 @@ class Register(StrEnum):
     NIBBLES = "reg7"  # bits 0-3 and 4-7 are compared; bit 8 is set if a pair differed
     LEARNED = "reg8"  # 1: the source address has been learned on its VM port
     NORMAL = "reg9"  # 1: the frame is left to NORMAL
-    HOME = (
-        "reg10"  # the sender's home uplink; in frames from uplinks: the target VM port
-    )
+    HOME = "reg10"  # the sender's home uplink; in frames from uplinks: the target VM port
     HASHED = "reg11"  # number of the hash that spreads the sender's frames, or ASSIGNED
     BUCKET = "reg12"  # bucket of the frame: the result of the hash in HASHED
     IP_HASH = "reg13"  # bits 0-1 and 2-3: bits of two addresses; bits 4 and above: a remainder
@@ -219,19 +217,19 @@ def delivery_group_id(ofport: int, uplink_index: int) -> int:
 def local_group_id(vlan: int | None, part: int = 0) -> int:
     """Return the ID of a flood group. `vlan`: the lowest VLAN of its class (None: all other VLANs)."""
     part_bits = part << VLAN_ID_BITS
-    assert 0 <= part_bits < _LOCAL_ANY_VLAN, "a VLAN has few parts"
+    assert 0 <= part_bits < _LOCAL_ANY_VLAN, "the part fits into the ID"
     number = _LOCAL_ANY_VLAN - part_bits if vlan is None else part_bits | vlan
     return Group.LOCAL.id_of(number)
 
 
 def bucket_group_id(number: int, bucket: int) -> int:
-    """Return the ID of the group that sends out a bucket's frames. `number`: of the hash, 0 to 14."""
+    """Return the ID of a bucket's group. `number`: the number of the hash, from 0 to 14."""
     return _group_id(HASH_SLOTS[number], bucket)
 
 
 def to_endpoint_group_id(lane_index: int, uplink_index: int) -> int:
-    """Return the ID of the group that accepts a lane's frames from an uplink. Indexes are positions."""
-    assert max(lane_index, uplink_index) < 1 << 8, "each has eight bits of the id"
+    """Return the ID of the group that accepts a lane's frames from an uplink, both by position."""
+    assert max(lane_index, uplink_index) < 1 << 8, "each index has eight bits of the ID"
     return Group.TO_ENDPOINT.id_of(lane_index << 8 | uplink_index)
 
 
@@ -252,7 +250,7 @@ def cookie_bucket(value: int) -> tuple[int, int]:
 
 
 def cookie(kind: Kind, ofport: int) -> int:
-    assert 0 <= ofport < 1 << 32, "the kind is above these bits"
+    assert 0 <= ofport < 1 << 32, "the kind is in bits 32 and above"
     return COOKIE_PREFIX | kind << 32 | ofport
 
 
@@ -263,7 +261,7 @@ def cookie_ofport(value: int) -> int:
 
 def inbound_cookie(ofport: int, uplink: int) -> int:
     """Return the cookie of the flow that counts frames from an uplink to a VM port."""
-    assert 0 <= ofport < 1 << 16, "the uplink is above these bits"
+    assert 0 <= ofport < 1 << 16, "the uplink is in bits 16 and above"
     return cookie(Kind.INBOUND, uplink << 16 | ofport)
 
 

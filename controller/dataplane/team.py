@@ -22,7 +22,7 @@ def kept(made: Callable[..., Iterable[FlowSpec]]) -> Callable[..., tuple[FlowSpe
     @functools.lru_cache(maxsize=KEPT)
     def flows(*about: Hashable) -> tuple[FlowSpec, ...]:
         found = tuple(made(*about))
-        assert all(f.goto is None or f.goto > f.table for f in found), "frames only go forward"
+        assert all(f.goto is None or f.goto > f.table for f in found), "goto is a later table"
         return found
 
     return flows
@@ -32,11 +32,11 @@ def kept(made: Callable[..., Iterable[FlowSpec]]) -> Callable[..., tuple[FlowSpe
 class VmPort:
     """A VM port, as the pipeline needs it.
 
-    `order`: the ofports of the VM port's uplinks. The first one is the uplink in use (the port's home), on
-    which the port receives broadcasts. `hashed`: the number of the hash that spreads the port's traffic;
-    None: all traffic leaves on the home. `attached_macs`: the port's own addresses, which no other VM port
-    has in the same VLANs. `forges`: the port may also send from other addresses. `trusted`: the port and
-    other trusted ports may use each other's addresses.
+    `order`: the ofports of the VM port's uplinks. The first one is the uplink in use (the port's home),
+    on which the port receives broadcasts. `hashed`: the number of the hash that spreads the port's
+    traffic; None: all traffic leaves on the home. `attached_macs`: the port's own addresses, which no
+    other VM port has in the same VLANs. `forges`: the port may also send from other addresses.
+    `trusted`: the port and other trusted ports may use each other's addresses.
     """
 
     ofport: OfPort
@@ -149,9 +149,9 @@ class Team:
     snoops: bool = False
 
     def __post_init__(self) -> None:
-        assert self.lanes.keys() | self.probe_macs.keys() <= set(self.uplinks), "ways by uplinks"
-        assert len({made.number for made in self.hashes}) == len(self.hashes), "each hash once"
-        assert len({one.slot for one in self.addresses}) == len(self.addresses), "a slot each"
+        assert self.lanes.keys() | self.probe_macs.keys() <= set(self.uplinks), "keys are uplinks"
+        assert len({made.number for made in self.hashes}) == len(self.hashes), "unique hash numbers"
+        assert len({one.slot for one in self.addresses}) == len(self.addresses), "unique slots"
 
     @property
     def is_static_lag(self) -> bool:

@@ -71,8 +71,8 @@ def _to_unknown(team: Team) -> Iterator[FlowSpec]:
 def _by_uplink(port: VmPort, team: Team) -> Iterator[FlowSpec]:
     """Yield flows that count frames from each uplink to a VM port, to detect when they follow a move.
 
-    There is a flow for each uplink, so that a move changes no flow; on a LAG, there are no such flows. For
-    uplinks that the VM port may not use, there are also flows that learn to drop frames to the port.
+    There is a flow for each uplink, so that a move changes no flow; on a LAG, there are no such flows.
+    For uplinks that the VM port may not use, there are also flows that learn to drop frames to the port.
     """
     for uplink in () if team.hears_everywhere else team.uplinks:
         ends = {Register.TARGET: int(port.ofport), Register.UPLINK: int(uplink)}

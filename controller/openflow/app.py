@@ -32,7 +32,7 @@ Handler = Callable[["TeamingApp", Any], None]
 
 
 def of_live(*kinds: Any) -> Callable[[Handler], Handler]:
-    """Decorate a handler of these kinds of messages on live connections (see `TeamingApp`).
+    """Decorate a handler of messages of the given `kinds` on live connections (see `TeamingApp`).
 
     If the handler fails, only the connection is closed, because a switch may send invalid messages.
     """
@@ -66,7 +66,7 @@ class TeamingApp(PromptApp):
     returns the bytes that a bridge's replies may have in addition to the usual limit, for its ports.
 
     A connection is live after the switch has granted us the master role. While the connection is live,
-    the switch refuses changes from other services. Before that, the service changes nothing on the switch.
+    the switch refuses other services' changes. Before that, the service changes nothing on the switch.
 
     Each connection's messages are handled in order, on the connection's thread. `granted` runs on
     another thread. So code that makes a bridge's connection live, ends the connection or submits messages

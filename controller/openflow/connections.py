@@ -239,8 +239,8 @@ class Dialers:
 
         Bridges are not dialled while Open vSwitch's scripts restore flows: the scripts fail if another
         program adds groups. For the same reason, Open vSwitch does not connect to controllers during
-        this time. While the database is unreachable, it is unknown whether the scripts are running.
-        Bridges that do not allow our OpenFlow version would close each connection.
+        this time. While the database is unreachable, it is unknown whether the scripts are running. Nor
+        are bridges dialled without our OpenFlow version, because they would close each connection.
 
         Raises:
             Refused: the bridge must not be dialled now, or cannot be reached.
@@ -290,7 +290,7 @@ class Dialers:
         except OSError as error:
             raise OSError(f"--listen {host}:{port}: {in_words(error)}") from error
         if tls is None:
-            who = "any host that reaches this port can impersonate a switch that has this controller"
+            who = "any host that can connect can impersonate a switch that has this controller"
             LOG.warning(
                 "--listen %s:%d is without TLS: %s; set %s", host, port, who, sockets.TLS_OPTIONS
             )
@@ -346,7 +346,7 @@ class Dialers:
                     self._unidentified.pop(min(self._unidentified))()
 
     def _identified(self, number: int) -> None:
-        """Remove a connection with a now known datapath id, or a closed connection, from the record."""
+        """Remove a connection from the record, because the datapath id is known, or it is closed."""
         with self._lock:
             self._unidentified.pop(number, None)
 

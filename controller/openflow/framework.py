@@ -95,8 +95,8 @@ AHEAD_BYTES = 1 << 20
 UNIDENTIFIED_BYTES = 1 << 16
 # The most different warnings about a peer that are logged in `WARNINGS_S`.
 MOST_WARNINGS, WARNINGS_S = 20, 3600.0
-# Whether a thread that calls `send` writes to the socket itself. With green sockets, the thread would have
-# to wait, and a separate green thread for sending costs little.
+# Whether a thread that calls `send` writes to the socket itself. With green sockets, the thread would
+# have to wait, and a separate green thread for sending costs little.
 _AT_ONCE = _CHOSEN == "os-ken"
 
 # The types of messages that the service needs. The framework does not decode other messages.
@@ -126,7 +126,7 @@ for _number in (35, 37, 42):
 
 
 class Warnings:
-    """Logs warnings about peers: each warning at most once in `WARNINGS_S`, and at most `MOST_WARNINGS`."""
+    """Logs warnings about peers: at most `MOST_WARNINGS` in `WARNINGS_S`, and each only once."""
 
     def __init__(self) -> None:
         self._logged: set[str] = set()
@@ -147,9 +147,9 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
     queue, and the echo thread continues to sleep. So no DEAD event arrives, and every reconnect leaks
     two threads. The queue of 16 messages blocks threads that send.
 
-    Here, a thread that sends immediately writes as much as the socket accepts. A sender thread writes
-    the rest, and ends when everything is sent. If a switch does not read, missing echo replies show
-    this; one thread sends echo requests on all connections.
+    Here, `send` writes as much as the socket accepts, without waiting. A sender thread writes the rest,
+    and ends when everything is sent. A switch that does not read messages is detected, because echo
+    replies are missing; one thread sends echo requests on all connections.
 
     `bridge`: the name of the bridge at the other end; None while unknown, at first for a switch that
     connected to us. `call`: the connection to the listener if the switch connected to us. `claimed`: the
@@ -180,7 +180,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         super().__init__(sock, address)
 
     def serve(self) -> None:
-        """Handle the connection until it ends, and return when all threads of the connection have ended."""
+        """Handle the connection until it ends. Return when all of the connection's threads have ended."""
         self.send_msg(self.ofproto_parser.OFPHello(self))
         _ECHOES.add_connection(self)
         try:
@@ -419,7 +419,7 @@ def hang_up(connection: Connection) -> None:
 
 
 def unread(connection: Any, xid: int, message: bytes) -> Any:
-    """Return a statistics reply with a `body` of bytes, because the framework parses bodies slowly.
+    """Return a statistics reply with an unparsed `body`, because the framework's parser is slow.
 
     Raises:
         Malformed: the reply is too short to have a type.

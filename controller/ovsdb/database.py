@@ -146,7 +146,7 @@ class Database:
         self._known.set()
 
     def confirmed(self) -> bool:
-        """Query the database, and return False if another service leads; True also without an answer."""
+        """Return False if another service leads, as the database reports; True also without a report."""
         answers: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
         self.replica.confirm(answers.put)
         with contextlib.suppress(queue.Empty):

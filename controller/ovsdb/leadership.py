@@ -1,12 +1,12 @@
 """Elects the leader among several services on one database, with locks of ovsdb-server.
 
 The server grants the lock LEADER to one service. When the connection of that service ends, the
-server grants the lock to the next service in the queue, so a leader that ends is replaced immediately. A
-leader that hangs or is suspended keeps the lock. Therefore the first service on standby checks repeatedly
-whether the leader is alive: the standby service steals the lock PULSE, the server notifies the leader, and
-the leader steals PULSE back. If the leader does not, the standby service steals LEADER. Locks exist only
-in the server's memory, so nothing is written to the database. Without a standby service, the leader
-sends no requests about locks after its start.
+server grants the lock to the next service in the queue, so a leader that ends is replaced immediately.
+A leader that hangs or is suspended keeps the lock. Therefore the first service on standby checks
+repeatedly whether the leader is alive: the standby service steals the lock PULSE, the server notifies
+the leader, and the leader steals PULSE back. If the leader does not, the standby service steals LEADER.
+Locks exist only in the server's memory, so nothing is written to the database. Without a standby
+service, the leader sends no requests about locks after its start.
 
 This module contains only the election. For the behaviour of leader and standby, see `controller.engine`.
 """
@@ -22,8 +22,8 @@ LEADER = "ovs_lbt"
 PULSE = "ovs_lbt_pulse"
 # The owner of this lock is the first service on standby, which checks the leader.
 WATCH = "ovs_lbt_watch"
-# LEADER is stolen from a leader that hangs for 1.0 to 1.25 s. If this time was shorter, a busy leader would
-# be replaced. If it was longer, a takeover would not be complete within 2 s.
+# LEADER is stolen from a leader that hangs for 1.0 to 1.25 s. If this time were shorter, a busy leader
+# would be replaced. If it were longer, a takeover would not be complete within 2 s.
 TICK_S = 0.25
 SILENT_TICKS = 4
 # After the database was unreachable, services on standby delay their requests for the lock by this time,

@@ -1,4 +1,4 @@
-"""A replica of Open vSwitch's database that follows changes, and requests for the leader's locks."""
+"""Replicates Open vSwitch's database, and exchanges the messages about locks that elect a leader."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Then = Callable[[bool | None], None]
 
 @contextlib.contextmanager
 def _vital() -> Iterator[None]:
-    """After a failure, end the process and the thread, because the library would continue the thread."""
+    """After a failure, end the process and the thread. The library would keep the thread running."""
     try:
         yield
     except Exception as error:
