@@ -1,4 +1,4 @@
-"""Classification: determines a frame's ingress port and VLAN, and drops frames not to be forwarded.
+"""Classification: sets a frame's ingress port and VLAN, and drops frames that must not be forwarded.
 
 Tables: CLASSIFY; in LEARN, FROM_UPLINK and UPLINK_OUT, the flows that drop these frames.
 

@@ -69,7 +69,7 @@ def held(group: GroupSpec) -> FlowSpec | None:
 
 
 def is_held(flow: FlowSpec) -> bool:
-    """Whether `held` made this flow, which temporarily drops frames from an uplink to a VM port."""
+    """Whether `held` created this flow, which temporarily drops frames from an uplink to a VM port."""
     return flow.table == Table.PORT_OUT and bool(flow.hard_timeout_s)
 
 

@@ -176,9 +176,9 @@ def _guard_addresses(port: VmPort) -> Iterator[FlowSpec]:
 def _lock(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
     """Yield flows that lock an address for `LOCK_TIMEOUT_S` after this VM port has announced the address.
 
-    While the address is locked, a returning announcement does not mean that it has moved away. On a LAG,
-    no frame should return, so any frame from outside means that the address has moved away. There, every
-    frame that the VM port floods locks the address for `LAG_LOCK_TIMEOUT_S`.
+    While the address is locked, announcements from outside are treated as returning frames. On a
+    LAG, no frame should return, so any frame from outside means that the address has moved away, except
+    for `LAG_LOCK_TIMEOUT_S` after a frame that the VM port flooded.
     """
     lock = Learn(
         Table.LOCK,

@@ -32,7 +32,7 @@ from controller.dataplane.team import Team
 from policies.model import OfPort
 
 TO_NORMAL = Output(tables.OFPP_NORMAL)
-# A group that is always live. Buckets watch it if they watch no port, because each must watch something.
+# A group that is always live. Buckets without a port watch this group, because each must watch something.
 ALWAYS = GroupSpec(tables.ALWAYS_GROUP_ID, "all", (Bucket(()),))
 
 

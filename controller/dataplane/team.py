@@ -48,7 +48,7 @@ class VmPort:
     hashed: int | None = None
 
     def is_confined(self, uplinks: Sequence[OfPort]) -> bool:
-        """Whether one of `uplinks` may be live when no uplink that the port may use is live."""
+        """Whether the port may not use some of `uplinks`, which may be live when its own are not."""
         return not set(uplinks).issubset(self.order)
 
 

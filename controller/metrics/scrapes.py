@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 REQUEST_MAX_S = 10.0
 REQUEST_MAX_BYTES = 8192
 # The most unfinished requests in all, and from one address, which Prometheus may share with others. For
-# each further request, the oldest one is ended, which has then lasted for at least half a second.
+# each further request, the oldest one is ended, at least half a second after its start.
 AT_ONCE_MAX, OF_PEER_MAX = 64, 48
 # The pause between accepted requests. Other requests wait in the kernel, and do not slow the engine down.
 PACE_S = 0.01

@@ -346,7 +346,7 @@ class Dialers:
                     self._unidentified.pop(min(self._unidentified))()
 
     def _identified(self, number: int) -> None:
-        """Remove a connection from the record, because the datapath id is known, or it is closed."""
+        """Remove a connection from the record: it was closed, or its datapath id is now known."""
         with self._lock:
             self._unidentified.pop(number, None)
 

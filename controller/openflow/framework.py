@@ -196,7 +196,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             self.is_active = False
             self.close()
             with self._sending:
-                # If closed earlier, a new connection could get this descriptor, and data sent to it.
+                # Not closed earlier: a new connection could get the descriptor, and data for this one.
                 self.socket.close()
 
     def _recv_loop(self) -> None:

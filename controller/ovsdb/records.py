@@ -16,7 +16,7 @@ from controller.host import devices
 
 # The most digits of a rate: as many as a 64-bit counter has.
 MAX_DIGITS = 19
-# The columns that are read. If the column `statistics` was read, it would wake the service every 5 s.
+# The columns that are read. Changes of the column `statistics` would wake the service every 5 s.
 COLUMNS = {
     "Open_vSwitch": "bridges cur_cfg next_cfg external_ids ovs_version other_config",
     "Bridge": """
