@@ -7,8 +7,8 @@ bridge is detached. Announcements must be repeated (`features.off_home`), but th
 for example if the package is removed, or after it was started only to detach a bridge. So the service
 starts this module as a separate process. `rescue` makes the announcements in its own process.
 
-This module uses Open vSwitch's tools and not the framework, which may be the reason why the service
-does not start.
+This module uses Open vSwitch's tools and not the framework, because the framework may be the reason
+why the service does not start.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from controller.text import terminal
 from controller.text.wording import Refused
 
 LOG_NAME = "ovs-lbt-announce.log"
-# A refused systemd-run ends within this time; successful announcements take longer.
+# If systemd refuses the scope, systemd-run ends within this time. Announcements take longer.
 REFUSED_WITHIN_S = 5.0
 
 
@@ -63,7 +63,7 @@ def announce(remote: str, bridges: Collection[str]) -> None:
 
     Raises:
         Refused: the database does not answer, the addresses of this host could not be read, or the last
-            announcement was not sent.
+            announcement of a bridge was not sent.
     """
     # The database is read here, because the switch may have added addresses of ports.
     announced = list(_announced(read(remote), bridges)) if bridges else []
@@ -83,7 +83,7 @@ def announce(remote: str, bridges: Collection[str]) -> None:
 
 
 def _announced(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[str, str]]:
-    """The announcements, as (bridge, argument of `ovs-ofctl packet-out`)."""
+    """Yield the announcements, each as (bridge, argument of `ovs-ofctl packet-out`)."""
     marks = marked(read)
     for row in marks.rows.values():
         if row.name not in bridges:
@@ -107,7 +107,7 @@ def read(remote: str) -> DatabaseRead:
 
 
 def marked(read: DatabaseRead) -> Marks:
-    """The records of the database, in which ports with tunnel endpoints on this host are marked.
+    """Return the records of the bridges, with marks on the tunnel endpoints of this host.
 
     Raises:
         Refused: the addresses of this host could not be read.

@@ -62,7 +62,7 @@ class Engine:
         bridges that may have changed announce moves that were just made. All other timers wait for a
         `Tick`, which is due at `deadline_s`.
         """
-        assert now_s >= self._now_s, "time never goes back"
+        assert now_s >= self._now_s, "time never decreases"
         self._now_s = now_s
         concerned = self._concerned(event, now_s) | self.jobs.concerned
         commands = [*self._handle(event, now_s), *self.confirmations.revert_due(now_s)]
@@ -90,7 +90,7 @@ class Engine:
             self._due_s[name] = max(bridge.deadline_s(), held_s)
             if (resumes_s := bridge.resumes_s) < math.inf:
                 self._resumes_s[name] = max(resumes_s, held_s)
-        assert len(self._due_s) == len(self.fleet.bridges), "each bridge has its next deadline"
+        assert len(self._due_s) == len(self.fleet.bridges), "each bridge has a deadline"
         self._changed.clear()
 
     def _tick(self, bridge: Bridge, now_s: float) -> Commands:
@@ -103,10 +103,10 @@ class Engine:
         return min([*self._due_s.values(), *waiting_s, self.fleet.lost_keys.expires_s()])
 
     def _due(self, now_s: float) -> set[str]:
-        """The name of the bridge that is next to run due timers; empty if none is due.
+        """The name of the next bridge with due timers; empty if no timer is due.
 
         Bridges with a failover are first, because hundreds of polls may be late. Otherwise, return the
-        bridge whose timer has been due for longest; among equals, the one that was attached first.
+        bridge whose timer is due earliest; among equals, the bridge that was attached first.
         """
         self._schedule()
         bridges = self.fleet.bridges
@@ -125,7 +125,7 @@ class Engine:
         return [bridges[name] for name in names if name in bridges]
 
     def _concerned(self, event: events.Event, now_s: float) -> set[str]:
-        """The names of the bridges that an event may change, without those that a request is changing."""
+        """The names of the bridges that an event may affect, without those that a request is changing."""
         match event:
             case events.BridgeEvent():
                 return {event.bridge}
@@ -152,7 +152,7 @@ class Engine:
                 self.fleet.faults[event.part] = event
                 return []
             case events.AddressesRead(devices=addresses):
-                # They may be source addresses of tunnels.
+                # A device's address may be the source address of a tunnel.
                 self.fleet.addresses = addresses
                 return self.fleet.follow_database(self.jobs.in_hand, now_s)
             case events.Tick():
@@ -183,7 +183,7 @@ class Engine:
                 return self.fleet.alone(event.bridge, handle, now_s, decides)
 
     def _request_failed(self, request: events.Request, error: Exception, now_s: float) -> Commands:
-        """Refuse a request after an internal error, and read all bridges again: some changes may be made."""
+        """Refuse a request after an internal error, and read all bridges, because some may have changed."""
         command = request.words[0]
         why = f"{command}: ovs-lbt itself failed: {failure_text(error)}; {OUR_LOG}"
         done: Commands = [engine_commands.ReportFailure(f"request {command}", error, again=False)]
@@ -211,9 +211,9 @@ class Engine:
         return commands
 
     def _answer(self) -> Commands:
-        """Answer a standby that checks whether this service is alive, and write our name for it.
+        """Answer a standby that checks whether this service is alive, and write the key `leader` for it.
 
-        The name is written again until it is in the database. Writes have no effect if this service was
+        The key is written again until it is in the database. Writes have no effect if this service was
         stopped and has lost the lead.
         """
         if not self.fleet.leads:
@@ -224,7 +224,7 @@ class Engine:
         return [engine_commands.Answer(), engine_commands.Write((name,))]
 
     def _refer(self, request: events.Request, now_s: float) -> engine_commands.Reply:
-        """The answer to a request while this service is on standby."""
+        """Return the answer to a request while this service is on standby."""
         leader = one_line(self.fleet.database.leader or "another service")
         as_json = "--json" in request.words
         if request.words[0] == "show" and len(request.words) - as_json == 1:

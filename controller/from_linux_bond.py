@@ -28,7 +28,7 @@ LINK_PATIENCE_S = 15.0
 # An LACP partner with slow timeouts may take up to this long to answer.
 LACP_PATIENCE_S = 40.0
 CHECK_INTERVAL_S = 0.1
-# How long upstream switches may take to send frames to the other member.
+# How long upstream switches may take until they send frames to the other member.
 GATEWAY_PATIENCE_S = 15.0
 ETH_P_ALL = 3
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
@@ -53,7 +53,7 @@ def survey(bridge: str, name: str) -> Host:
     if bond.is_port:
         _refuse_used(name, links, "because the bond is a port of the bridge")
     elif exists:
-        _refuse_used(bridge, links, "because those of the bond are moved there")
+        _refuse_used(bridge, links, "because the bond's addresses and VLANs are moved there")
         # A bond that leads to the same network would form a loop with this one.
         for port in _vsctl("list-ports", bridge).split():
             if len(_members(port)) > 1:
@@ -90,7 +90,7 @@ def _host(bond: LinuxBond, bridge: str, at: str, links: Links, makes_bridge: boo
 
 
 def move(host: Host, say: Callable[[str], None]) -> None:
-    """Turn the bond into an Open vSwitch bond. If a step fails, roll back all steps, then raise Refused.
+    """Convert the Linux bond to an Open vSwitch bond. If a step fails, roll back all steps.
 
     Raises:
         Refused: a step failed. The text includes the result of the rollback.
@@ -108,7 +108,7 @@ def move(host: Host, say: Callable[[str], None]) -> None:
 
 
 def move_back(host: Host, say: Callable[[str], None]) -> None:
-    """Turn the bond into a Linux bond again.
+    """Convert the Open vSwitch bond back to a Linux bond.
 
     Raises:
         Refused: a step failed, and the remaining steps were not carried out.
@@ -147,7 +147,7 @@ def _forward(host: Host, say: Callable[[str], None]) -> None:
 
 
 def _back(host: Host, say: Callable[[str], None]) -> None:
-    """Move everything back to the Linux bond, from any state: each step checks whether it is needed."""
+    """Move everything back to the Linux bond, from any state. Steps that are already done are skipped."""
     bond, bridge = host.bond, host.bridge
     *first, last = bond.members
     if bond.name not in _links():
@@ -299,14 +299,14 @@ def _has_carrier(device: str) -> bool:
 
 
 def _members(port: str) -> list[str]:
-    """The names of a port's interfaces; empty if the port does not exist."""
+    """Return the names of a port's interfaces; empty if the port does not exist."""
     text = _vsctl("--if-exists", "--bare", "get", "port", port, "interfaces").strip("[] \n")
     uuids = [one.strip() for one in text.split(",") if one.strip()]
     return [_vsctl("--bare", "get", "interface", one, "name").strip().strip('"') for one in uuids]
 
 
 def _learned(bridge: str, uplink: str) -> list[bytes]:
-    """Frames that announce the addresses that NORMAL has learned on the bridge's ports except `uplink`."""
+    """Return frames that announce all addresses that NORMAL has learned on ports other than `uplink`."""
     shown = _asked("ovs-appctl", "fdb/show", bridge) or ""
     members = {_vsctl("get", "interface", m, "ofport").strip() for m in _members(uplink)}
     found = parse_forwarding(shown)
@@ -348,7 +348,7 @@ def _stack(device: str) -> Stack:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Ignore signals, so that the migration continues if a terminal that is connected over the bond is lost."""
+    """Ignore signals, so that the migration continues if it interrupts the login session that started it."""
     before = [(number, signal.signal(number, signal.SIG_IGN)) for number in SIGNALS]
     try:
         yield
@@ -362,7 +362,7 @@ def _wait(condition: Callable[[], bool], found: str, patience_s: float) -> None:
 
 
 def _batch(lines: Sequence[str], *options: str) -> None:
-    """Run lines of `ip` as one batch."""
+    """Run commands of `ip` as one batch."""
     _run("ip", *options, "-batch", "-", stdin="\n".join(lines) + "\n")
 
 
@@ -371,7 +371,7 @@ def _vsctl(*words: str) -> str:
 
 
 def _asked(*command: str) -> str | None:
-    """The output of a command; None if it fails."""
+    """Return the output of a command; None if the command fails."""
     try:
         return _run(*command).strip()
     except Refused:

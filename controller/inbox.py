@@ -18,7 +18,7 @@ from controller.api.events import (
 )
 from controller.api.status import BridgeStatus
 
-# If this many events of one bridge wait, no more are read from its switch. The number is large enough
+# If this many events of one bridge wait, none are read from its switch. The number is large enough
 # for a failure of all uplinks and VM ports of a bridge at the same time.
 MOST_OF_A_BRIDGE = 200
 # Readings are larger than other events: each group of this many entries counts as one more event.
@@ -31,17 +31,17 @@ MOST_PASSED = 10
 
 @dataclass(frozen=True, slots=True)
 class StatusWanted:
-    """A request of a metrics scrape: the status of the bridge that follows `after` in the order of names.
+    """A request from a metrics scrape for the status of the bridge after `after`, in name order.
 
-    Bridges are read one by one, so that decisions need not wait for all of them.
+    Bridges are read one by one, so that decisions do not wait until all bridges are read.
     """
 
     after: str
     answer: queue.SimpleQueue[BridgeStatus | None]
 
 
-# These can wait. A poll returns counters every second, which can be evaluated later, because they
-# include the time on the switch's clock.
+# Items that can wait. Counters from polls can be evaluated later, because they include the time on
+# the switch's clock.
 PATIENT = (PortStatsRead, UnitCountersRead, InboundRead, InstalledRead, StatusWanted)
 
 Item = Event | StatusWanted
@@ -101,7 +101,7 @@ class Inbox:
             weight = sign * _weight(item)
             with self._counting:
                 self._count[bridge] += weight
-                assert self._count[bridge] >= 0, "events leave with the weight that they came with"
+                assert self._count[bridge] >= 0, "the weight of an event does not change"
 
     def _first(self, due_s: float) -> Item | None:
         while not self._arrived.empty():
@@ -128,7 +128,7 @@ class Inbox:
     def _next(self, is_due: bool) -> Item | None:
         lanes = enumerate((self._prompt, is_due, self._patient))
         waiting = [lane for lane, waits in lanes if waits]
-        assert waiting, "nothing is taken before it is there"
+        assert waiting, "no item and no timer is available"
         overdue = (lane for lane in waiting[1:] if self._passed[lane] >= MOST_PASSED)
         lane = next(overdue, waiting[0])
         for other in waiting:

@@ -1,6 +1,6 @@
-"""Runs a temporary service for one request, such as a detach without a service, and ends with the answer.
+"""Runs a temporary service for one request, for example to detach a bridge while no service runs.
 
-This service manages only one bridge. It holds the pidfile, so that no other service can start.
+The service manages one bridge, ends after its answer, and holds the pidfile, so that no other can start.
 """
 
 from __future__ import annotations

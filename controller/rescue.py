@@ -1,12 +1,12 @@
 """`ovs-lbt rescue`: makes a bridge with plain uplinks forward on one uplink, without the service.
 
 A bridge with plain uplinks does not forward frames until the service has installed its flows. If the
-service cannot start, NORMAL takes over for all VM ports and one uplink. The other uplinks are
-disconnected, so that they cannot form a loop. On a bond, NORMAL forwards anyway, but does not flood to VM
-ports if another program has removed our flows and the ports still have the flag no-flood.
+service cannot start, this command lets NORMAL forward for all VM ports on one uplink. The other uplinks
+are disconnected, so that they cannot form a loop. On a bond, NORMAL forwards anyway, but does not flood
+to VM ports if another program has removed our flows and the ports still have the flag no-flood.
 
-Peers of a tunnel endpoint may still send to its off-home addresses, which the endpoint no longer
-receives. So its own address is announced to the peers.
+Peers may still send to the off-home addresses of a tunnel endpoint, which no longer receives such frames.
+So the endpoint's own address is announced to the peers.
 
 This module uses Open vSwitch's tools and not the framework, because the framework may be the reason
 why the service does not start.
@@ -38,7 +38,7 @@ PREFERRED = (Role.ACTIVE, Role.STANDBY)
 
 
 class NotNeeded(Refused):
-    """The bridge forwards without a rescue."""
+    """Raised for a bridge that forwards without a rescue."""
 
 
 def rescue(remote: str, bridge: str | None, dry_run: bool = False) -> Iterator[str]:
@@ -81,7 +81,7 @@ def rescue(remote: str, bridge: str | None, dry_run: bool = False) -> Iterator[s
 
 
 def _rescue(row: BridgeRow, dry_run: bool) -> str:
-    """Rescue a bridge. Return a text that describes the result."""
+    """Rescue a bridge. Return a description of the result."""
     config, name = read_bridge(row), row.name
     if not row.attached:
         raise Refused(f"bridge {name} is not attached, so there is nothing to rescue")
@@ -109,7 +109,7 @@ def _flood_again(config: BridgeConfig, answers: bool, dry_run: bool) -> str:
     """Let NORMAL flood to all VM ports of a bridge with a bond, if another program has removed our flows.
 
     Our flows deliver broadcasts to VM ports, and the flag no-flood prevents a second copy from NORMAL.
-    `answers`: whether the switch is running. Returns a text that describes the result.
+    `answers`: whether the switch is running. Returns a description of the result.
     """
     ports = list[str]()
     if answers and not has_pipeline(config.name):
@@ -126,7 +126,7 @@ def _flood_again(config: BridgeConfig, answers: bool, dry_run: bool) -> str:
 
 
 def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:
-    """Choose the best uplink with a link, and wait for one. Return the uplink, and whether its link is up."""
+    """Wait for an uplink whose link is up. Return the best uplink, and whether its link is up."""
     usable = [uplink for role in PREFERRED for uplink in config.uplinks if uplink.role is role]
     candidates = usable or list(config.uplinks)
     deadline_s = time.monotonic() + PATIENCE_S

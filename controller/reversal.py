@@ -4,9 +4,9 @@
     python -m controller.reversal after BRIDGE S SERVICE
 
 `once` rolls back the unconfirmed change of a bridge with a temporary service. `controller/host/arming.py`
-starts `after`, which waits, checks whether a service rolls back, and otherwise retries until it succeeds.
+starts `after`, which waits. If no running service rolls back, it then runs `once` until that succeeds.
 
-`after` reads the database with ovs-vsctl: it may wait for a day, without a copy of the database in memory.
+`after` reads the database with ovs-vsctl, so that no copy of the database is in memory while it waits.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ RETRY_S = 2.0
 VSCTL_TIMEOUT_S = 5
 # A running service rolls back within this time. After that, the service is assumed to hang.
 PATIENCE_S = 5.0
-# If Open vSwitch's run directory is missing for this long, Open vSwitch was removed and not restarted.
+# If Open vSwitch's run directory is missing for this long, Open vSwitch is assumed to be removed.
 GONE_S = 600.0
 # Longer than a temporary service takes before it gives up.
 ATTEMPT_TIMEOUT_S = 60.0
 
 
 def waits(bridge: str) -> Unconfirmed | None:
-    """The unconfirmed change of a bridge; None if there is none, or the bridge does not exist.
+    """Return the unconfirmed change of a bridge; None without a change, or if no such bridge exists.
 
     Raises:
         Refused: the database does not answer, or another program has written the key.
@@ -55,7 +55,7 @@ def waits(bridge: str) -> Unconfirmed | None:
         return unconfirmed.parse(ids[UNCONFIRMED]) if UNCONFIRMED in ids else None
     except ValueError:
         found = f"Bridge {bridge} {UNCONFIRMED}: the value was not written by the service"
-        raise Refused(f"{found}, so it cannot be rolled back or confirmed") from None
+        raise Refused(f"{found}, so the change cannot be rolled back or confirmed") from None
 
 
 def waiting(bridge: str) -> Unconfirmed:
@@ -78,7 +78,7 @@ def _vsctl(*words: str) -> str:
 
 
 def after(bridge: str, wait_s: float) -> int:
-    """Wait, then roll back the change if it is still unconfirmed, and retry until that succeeds.
+    """Wait, then roll back the change if it is still unconfirmed, and retry until the rollback succeeds.
 
     Returns the exit status: 0 if there is no unconfirmed change, 1 if Open vSwitch was removed.
     """
@@ -114,7 +114,7 @@ def after(bridge: str, wait_s: float) -> int:
 
 
 def _attempt(bridge: str) -> str:
-    """Try to roll back. Return the reason of a failure; empty if the rollback succeeded."""
+    """Try to roll back. Return the reason for a failure; empty if the rollback succeeded."""
     command = [sys.executable, "-P", "-m", "controller.reversal", "once", bridge]
     try:
         done = subprocess.run(
@@ -131,14 +131,14 @@ def _attempt(bridge: str) -> str:
 
 
 def _say(*lines: str) -> None:
-    """Write lines to the log: systemd's journal, or the file that is used instead."""
+    """Write lines to the log: systemd's journal, or a file if the host does not run systemd."""
     for line in lines:
         at = datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S")
         print(f"{at} ovs-lbt rollback: {line}", file=sys.stderr, flush=True)
 
 
 def confirm(bridge: str) -> str:
-    """Confirm the change of a bridge without a service. Return a text that describes the result.
+    """Confirm a bridge's change while no service runs. Return a description of the result.
 
     Raises:
         Refused: there is no unconfirmed change, its time has expired, or the database does not answer.
@@ -153,7 +153,7 @@ def confirm(bridge: str) -> str:
 
 
 def last_reversal(lines: str) -> str | None:
-    """Return when and why the last change was rolled back, from history lines in JSON; None if it was not.
+    """Return the reason and time if the last change was rolled back, from history lines in JSON; else None.
 
     The text is shown to an operator who confirms too late.
     """
@@ -166,7 +166,7 @@ def last_reversal(lines: str) -> str | None:
 
 
 def once(bridge: str) -> int:
-    """Roll back with a temporary service. The process ends with this service."""
+    """Roll back with a temporary service. The process ends when this service ends."""
     terminal.log_to_stderr()
     logging.getLogger().setLevel(logging.ERROR)
     importlib.import_module("controller.openflow.framework")

@@ -43,7 +43,7 @@ LOG = logging.getLogger(__name__)
 VERSION = importlib.metadata.version("ovs-lbt")
 STATUS_TIMEOUT_S = 5.0
 # Reported times follow the wall clock only if it is set by more than this. A smaller difference is
-# drift, and following it would show one moment as several different times.
+# drift; if reported times followed drift, one moment would be shown as several different times.
 CLOCK_SET_S = 1.0
 # How long a connection waits before it checks again whether the engine accepts its events.
 FULL_PAUSE_S = 0.01
@@ -158,11 +158,11 @@ class Service:
             tried=lambda: self._events.put(events.Tick()),
         )
         if options.only is not None and self._beside_the_switch:
-            # The only request configures the bridge once, and needs the tunnel endpoints at that time.
+            # The only request configures the bridge once, and the tunnel endpoints must be known by then.
             with contextlib.suppress(OSError):
                 self._events.put(addresses.read_addresses())
         self._database = Database(options.ovsdb, self._submit_database, options.tls)
-        # Before changes that OpenFlow roles do not protect, the database is asked who leads.
+        # Before changes that OpenFlow roles do not protect, the database confirms that this service leads.
         self._confirmed = self._database.confirmed
         self._qdiscs = Qdiscs(self._events.put, self._beside_the_switch, self._confirmed)
         self._database.contend()
@@ -223,7 +223,7 @@ class Service:
         if event is None:
             event = events.Tick()
         if self._challenged.is_set() and self._engine.fleet.leads:
-            # Answer before waiting events are handled, because a busy service is alive as well.
+            # Answer before waiting events are handled, because a busy service is alive, too.
             self._challenged.clear()
             self._carry_out_all(self._engine.handle(events.Challenged(), time.monotonic()))
         if isinstance(event, events.Challenged):
@@ -379,7 +379,7 @@ class Service:
         )
 
     def _unless_staged(self, datapath: Any, command: Any) -> bytes:
-        """The messages of a command that are not sent yet. A different bundle replaces a staged one."""
+        """Return the unsent messages of a command. A bundle that differs from the staged one replaces it."""
         staged = self._staged.get(command.bridge)
         if staged is None or not isinstance(command, engine_commands.Apply):
             return self._encoded(datapath, command)
@@ -390,14 +390,14 @@ class Service:
         return self._drop_staged(datapath, command.bridge) + self._encoded(datapath, command)
 
     def _drop_staged(self, datapath: Any, bridge: str) -> bytes:
-        """The message that discards a bundle staged on this connection; empty if there is none."""
+        """Return the message that discards a bundle staged on this connection; empty if there is none."""
         staged = self._staged.pop(bridge, None)
         if staged is None or staged.datapath is not datapath:
             return b""
         return framework.serialized(commands.discard(datapath, staged.apply))
 
     def _encoded(self, datapath: Any, command: Any) -> bytes:
-        """The messages of a command as bytes. Poll messages never change, so they are cached."""
+        """Return the messages of a command as bytes. Poll messages never change, so they are cached."""
         if not isinstance(command, engine_commands.ReadStats):
             return framework.serialized(commands.encode(datapath, command))
         asked = replace(command, bridge="")
@@ -423,7 +423,7 @@ class Service:
     def _end_after_fault(self) -> None:
         """End the service immediately after a fault, because its state may be wrong.
 
-        The supervisor restarts it. The switch continues with the installed flows.
+        The supervisor restarts the service. The switch continues with the installed flows.
         """
         self._exit_status = 1
         if self._is_set_up:
@@ -439,12 +439,12 @@ class Service:
 
 
 def _epoch_s() -> float:
-    """The wall-clock time at which the engine's clock was zero."""
+    """Return the wall-clock time at which the engine's clock was zero."""
     return time.time() - time.monotonic()
 
 
 def serve_and_exit(made: Callable[[], Service], tell: Callable[[str], object]) -> int:
-    """Run the service that `made` returns, and end the process with its status, or 1 after an error.
+    """Run the service that `made` returns, and end the process with the service's status, or 1 after an error.
 
     `tell` receives the text of an expected error that prevents the start, such as an invalid option.
     """

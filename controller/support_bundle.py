@@ -48,7 +48,7 @@ Source = Callable[[], str]
 
 
 def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
-    """Write the file, and print its name. Returns the exit status.
+    """Write the support bundle, and print its file name. Returns the exit status.
 
     Raises:
         Refused: a bridge does not exist.
@@ -56,7 +56,7 @@ def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
     try:
         names = run("ovs-vsctl", "list-br").split() if bridges else []
     except Refused:
-        # The file then contains the reason why the database does not answer.
+        # The support bundle then contains the reason why the database does not answer.
         names = [*bridges]
     for missed in sorted({*bridges} - {*names}):
         raise Refused(unknown("bridge", missed, names, "ovs-vsctl list-br"))
@@ -64,7 +64,7 @@ def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(made_at_s))
     name = f"ovs-lbt-support-{platform.node() or 'host'}-{stamp}"
     path = out or Path(f"{name}.tar.gz")
-    # This is also False for a link of another user that root may not follow.
+    # This test is also False for another user's symbolic link that root may not follow.
     if os.path.isdir(path):
         path /= f"{name}.tar.gz"
     parts, missing = _collected(_sources(bridges, service))
@@ -81,7 +81,7 @@ def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
 
 
 def _collected(sources: Iterator[tuple[str, Source]]) -> tuple[dict[str, str], dict[str, str]]:
-    """The parts by name, and for each missing part the reason."""
+    """Return the parts by name, and the reason for each missing part by name."""
     parts, missing = {}, {}
     for name, source in sources:
         try:
@@ -133,7 +133,7 @@ def _sources(bridges: Sequence[str], service: str) -> Iterator[tuple[str, Source
     for daemon in ("ovs-vswitchd", "ovsdb-server"):
         log = Path(ovs.dirs.LOGDIR) / f"{daemon}.log"
         yield f"log/{daemon}", partial(_log, log)
-    # Without arguments, because those of other programs may contain passwords.
+    # Without arguments, because arguments of other programs may contain passwords.
     process = ("ps", "-eo", "pid,ni,etime,time,rss,comm", "--sort=-time")
     yield "processes", lambda: shareable.lines(run(*process), re.compile(".* ovs"))
     yield "links.json", partial(_json, "ip", "-json", "-s", "-d", "link")
@@ -159,7 +159,7 @@ def _of_bridge(name: str) -> Iterator[tuple[str, Source]]:
 
 
 def _bridges() -> list[str]:
-    """The attached bridges; if the database does not answer, all bridges that have a socket."""
+    """Return the attached bridges; all bridges with a socket if the database does not answer."""
     attached = f'external_ids:{PREFIX}policy!=""'
     listed = ("ovs-vsctl", "--bare", "--columns=name", "find", "Bridge", attached)
     try:
@@ -185,7 +185,7 @@ def _versions() -> str:
 
 
 def _history(service: str) -> str:
-    """The last entries of the history, from the service or, if it is not running, from its file."""
+    """Return the last history entries, from the service, or from the file if no service is running."""
     words = ("--last", str(LAST_ENTRIES), "--json")
     if client.obstacle() is None and client.running():
         return client.ask("lbt/history", words)
@@ -193,10 +193,10 @@ def _history(service: str) -> str:
 
 
 def _journal(service: str) -> str:
-    """The journal of the systemd unit. A service that was started manually logs to its terminal."""
+    """Return the journal of the systemd unit. A manually started service logs to its terminal."""
     found = run("journalctl", "--no-pager", "-o", "short-iso", "-n", str(LOG_LINES), "-u", service)
     if "-- No entries --" in found or not found.strip():
-        raise Refused(f"the journal has no entries of {service}; systemd may not have started it")
+        raise Refused(f"no journal entries of {service}; systemd may not have started it")
     return shareable.lines(found, shareable.OF_SERVICE)
 
 
@@ -209,7 +209,7 @@ def _log(path: Path) -> str:
 
 
 def _tail(path: Path, lines: int = LOG_LINES) -> str:
-    """The last lines of a file."""
+    """Return the last lines of a file."""
     with path.open("rb") as file:
         start = max(0, file.seek(0, os.SEEK_END) - LOG_BYTES)
         file.seek(start)

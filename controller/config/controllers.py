@@ -1,4 +1,4 @@
-"""Checks the settings of a bridge for its controllers: OpenFlow versions, and the fail mode.
+"""Checks the controller settings of a bridge: the allowed OpenFlow versions, and the fail mode.
 
 In fail mode `standalone`, Open vSwitch adds NORMAL to a bridge without flows, and plain uplinks then form
 a loop. So `attach` sets `secure` for plain uplinks, and saves the previous mode in the key `before`.
@@ -22,7 +22,7 @@ def is_allowed(row: BridgeRow) -> bool:
 
 
 def refusal(row: BridgeRow) -> str | None:
-    """Return why the service cannot connect, and the command that solves this; None if it can."""
+    """Return the reason why the service cannot connect, and the solution; None if it can connect."""
     if is_allowed(row):
         return None
     remedy = f"allow {SPOKEN} as well: ovs-vsctl add bridge {quoted(row.name)} protocols {SPOKEN}"
@@ -46,7 +46,7 @@ def was_loosened(row: BridgeRow, on_bond: bool) -> bool:
 
 
 def not_done(row: BridgeRow, plain_uplinks: int) -> Iterator[str]:
-    """Report why the service cannot connect, and why a restart of Open vSwitch would form a loop.
+    """Report settings that prevent the service from connecting, or form a loop when the switch restarts.
 
     `plain_uplinks`: the number of named uplinks that are not in a bond, including absent uplinks.
     """
@@ -55,4 +55,4 @@ def not_done(row: BridgeRow, plain_uplinks: int) -> Iterator[str]:
         yield f"{found}; the service cannot connect without {SPOKEN}"
     if plain_uplinks >= 2 and row.attached and row.fail_mode != SECURE:
         found = f"Bridge {row.name} fail_mode: {row.fail_mode or 'standalone'}"
-        yield f"{found}; set {SECURE}, or the uplinks form a loop when ovs-vswitchd restarts"
+        yield f"{found}; set {SECURE}, or the uplinks will form a loop when ovs-vswitchd restarts"

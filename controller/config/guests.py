@@ -21,7 +21,7 @@ VMID_AND_NUMBER = re.compile(r"[1-9][0-9]{2,8}i[0-9]{1,3}")
 class VmNames(NamedTuple):
     """The names that a hypervisor uses for an interface and its VM.
 
-    `of_vm`: the names of the VM, common to all its interfaces, the best known name first. `by_address`:
+    `of_vm`: the names of the VM, common to all its interfaces, the preferred name first. `by_address`:
     UUID/MAC for each address. `own`: the name that only this interface has, if any.
     """
 
@@ -47,7 +47,7 @@ class VmNames(NamedTuple):
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """The names under which a bridge may store rules of the interface; later ones win."""
+        """The names under which a bridge may store the interface's rules; later names take precedence."""
         return (*self.of_vm, *self.own_identities)
 
     @property
@@ -57,7 +57,7 @@ class VmNames(NamedTuple):
 
     @property
     def default_identity(self) -> str | None:
-        """The default name under which a bridge stores rules of the interface; None if unknown."""
+        """The default name under which a bridge stores the interface's rules; None if unknown."""
         return next(iter((*self.own, *reversed(self.of_vm))), None)
 
 
@@ -72,7 +72,7 @@ def addresses(external_ids: Mapping[str, str]) -> list[str]:
 
 
 def guests_on(row: BridgeRow) -> dict[str, Guest]:
-    """Return the VMs on a bridge, keyed by address, if a hypervisor has set their name and address."""
+    """Return the VMs on a bridge, keyed by address. VMs without a name or address are excluded."""
     found = {}
     for interface in row.interfaces:
         names = VmNames.of(interface)

@@ -1,6 +1,6 @@
 """Copies a bridge's keys to its local port, and recovers the keys if they have disappeared.
 
-Some network scripts clear the keys of bridges, also while the service is stopped. The copy remains until
+Some network scripts clear the keys of bridges, even while the service is stopped. The copy remains until
 the bridge is deleted.
 """
 
@@ -19,20 +19,20 @@ NOT_COPIED = PREFIX + "unconfirmed"
 
 
 def copy_of(row: BridgeRow) -> str:
-    """Return a copy of the keys that the bridge has now."""
+    """Return the current keys of a bridge as JSON, to be stored as the copy."""
     return json.dumps({key: v for key, v in sorted(row.keys.items()) if key != NOT_COPIED})
 
 
 def copy_on(row: BridgeRow) -> str | None:
-    """Return the copy in the database, empty if there is none; None if there is no local port."""
+    """Return the stored copy of a bridge's keys, empty if there is none; None without a local port."""
     own = (port.external_ids.get(KEYS_COPY, "") for port in row.ports if port.name == row.name)
     return next(own, None)
 
 
 def last_keys(row: BridgeRow) -> Mapping[str, str]:
-    """Return the last keys if they have disappeared; empty if present, or if the bridge was detached.
+    """Return the last keys of a bridge whose keys have disappeared; empty for any other bridge.
 
-    Also empty if plain uplinks have been converted to a bond, which is to be used without ovs-lbt.
+    Also empty if plain uplinks have been converted to a bond, to use the bridge without ovs-lbt.
     """
     if row.keys_lost or row.attached:
         return row.keys if row.keys_lost else {}

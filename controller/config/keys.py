@@ -85,7 +85,7 @@ class Key:
         return self.takes.parse(text)
 
     def expects(self, found: str) -> str:
-        """Return the valid values, as an error about the invalid value `found` lists them."""
+        """Return the description of valid values for an error about the invalid value `found`."""
         if len(found) <= MOST_VALUE_CHARACTERS:
             return self.expected
         return f"{self.expected}; {MOST_VALUE_CHARACTERS} characters at most"
@@ -97,18 +97,18 @@ _port = functools.partial(Key, Record.PORT)
 _uplink = functools.partial(Key, Record.UPLINK)
 _vm_port = functools.partial(Key, Record.VM_PORT)
 
-# The units that each policy places, and when the policy moves units because of load.
+# The units that each policy places, and when the policy moves units to balance load.
 POLICIES = {
     "load-based": "VM ports; moves one at a time off an uplink above the threshold",
-    "adaptive": "VM ports; moves the fewest off a full uplink within 0.2 s; spreads connections of a VM"
-    " port that is too much for one uplink",
-    "originating-port": "VM ports, by number; never moves",
-    "explicit": "everything on the first working uplink; never moves",
-    "dynamic": "connections; every 3 s",
-    "address-hash": "connections; never moves",
-    "ip-hash": "pairs of IP addresses, on a LAG; never moves",
-    "source-mac": "source MAC addresses; never moves",
-    "slb": "source MAC addresses in each VLAN; every 10 s",
+    "adaptive": "VM ports; moves as few as possible off a full uplink within 0.2 s; spreads the"
+    " connections of a VM port whose load exceeds one uplink",
+    "originating-port": "VM ports, by port number; static",
+    "explicit": "everything on the first working uplink; no balancing",
+    "dynamic": "connections; rebalances every 3 s",
+    "address-hash": "connections; static",
+    "ip-hash": "pairs of IP addresses, on a LAG; static",
+    "source-mac": "source MAC addresses; static",
+    "slb": "source MAC addresses in each VLAN; rebalances every 10 s",
     "set": "same as dynamic, for Switch Embedded Teaming (SET)",
     "set-port": "same as originating-port, for Switch Embedded Teaming (SET)",
 }
@@ -164,13 +164,13 @@ KEYS = (
     _bridge(
         "threshold",
         kinds.amount("a percentage", 10, 100, lambda percent: percent / 100),
-        "The utilization of an uplink above which VM ports are moved because of load.",
+        "The utilization above which VM ports are moved off an uplink to balance load.",
         default="75",
     ),
     _bridge(
         "window-s",
         kinds.seconds(1, DAY_S),
-        "The time over which loads are averaged, and the minimum time between two moves because of load.",
+        "The time over which loads are averaged, and the minimum time between two moves to balance load.",
         default="30",
     ),
     _bridge(
@@ -239,8 +239,8 @@ KEYS = (
     _port(
         "kept",
         kinds.written(unlimited=True),
-        "A copy of the bridge's keys, in case they disappear. It is stored on the port that has the"
-        " bridge's name (the local port). `detach` removes the copy.",
+        "A copy of the bridge's keys, which the service uses if the keys disappear. The copy is stored on"
+        " the port that has the bridge's name (the local port). `detach` removes the copy.",
     ),
     _port(
         "protected",
@@ -306,7 +306,7 @@ KEYS = (
     _vm_port(
         "exclude",
         kinds.FLAG,
-        "With `true`, no policy moves the VM port because of load.",
+        "With `true`, no policy moves the VM port to balance load.",
         default="false",
     ),
     _vm_port(
@@ -355,7 +355,7 @@ KEYS = (
         "moved",
         kinds.written(kinds.moves),
         "The moves that count against the VM port's budget under `adaptive`. For each move, the key contains the time"
-        " since the epoch, and the number of consecutive moves because of load (0 for moves with other reasons).",
+        " since the epoch, and the number of consecutive moves to balance load (0 for a move with another reason).",
     ),
 )
 

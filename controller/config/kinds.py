@@ -1,4 +1,4 @@
-"""Defines the kinds of values that keys can have: parses a text, and describes the valid values."""
+"""Defines the kinds of values that keys can have, each with a parser and a description."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policies.model import MAX_UPLINKS
 NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?", re.ASCII)
 WHOLE_NUMBER = re.compile(r"[0-9]+", re.ASCII)
 MOST_DIGITS = 40
-# The end of the year 9999, and more consecutive moves than are possible.
+# The limits for `moved`: the end of the year 9999, and an unreachable number of consecutive moves.
 LAST_S = 253_402_300_799.0
 MOST_STEPS = 100
 # The longest sensible window or delay: a day.
@@ -37,10 +37,10 @@ T = TypeVar("T")
 class Kind:
     """A kind of value.
 
-    `parse` returns the value of a text or raises ValueError. `expected`: the description of valid
+    `parse` converts text to a value or raises ValueError. `expected`: the description of valid
     values in errors and documents. `salvage`: returns the usable part of an invalid value, which is used
     if there is no earlier valid value. `by_service`: whether only the service writes such values.
-    `unlimited`: whether the value may be longer than other values. `words`: all valid words, if limited.
+    `unlimited`: whether the value may be longer than other values. `words`: all valid words, if any.
     """
 
     parse: Callable[[str], Any]
@@ -63,14 +63,14 @@ def checked(parse: Callable[[str], T], is_valid: Callable[[T], bool]) -> Callabl
 
 
 def name_in(names: Collection[str]) -> Kind:
-    """Return the kind for one of these words. Further names may be added to `names` later."""
+    """Return the kind of a value that is one of `names`. Names may be added to `names` later."""
     return Kind(checked(str, lambda text: text in names), one_of(names), words=names)
 
 
 def amount(
     unit: str, lowest: float, highest: float, convert: Callable[[float], float] = float
 ) -> Kind:
-    """Return the kind for a number within these bounds. `convert` converts the number to the value."""
+    """Return the kind of a number from `lowest` to `highest`. `convert` returns the value for it."""
     within = checked(lambda text: float(_number(text, NUMBER)), lambda n: lowest <= n <= highest)
     return Kind(lambda text: convert(within(text)), f"{unit} from {lowest:.10g} to {highest:.10g}")
 
@@ -92,13 +92,13 @@ def _number(text: str, pattern: re.Pattern[str]) -> str:
 
 
 def written(parse: Callable[[str], Any] = str, unlimited: bool = False) -> Kind:
-    """Return the kind for a value that only the service writes."""
+    """Return the kind of a value that only the service writes."""
     return Kind(parse, WRITTEN_BY_US, by_service=True, unlimited=unlimited)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedHost:
-    """A host to which each uplink sends queries to check its path. `vlan`: 0 for untagged frames."""
+    """A host that each uplink queries to check the uplink's path. `vlan`: 0 for untagged frames."""
 
     address: str
     vlan: int
@@ -115,14 +115,14 @@ class CheckedHost:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Uplinks that are named, in order, and uplinks that are excluded with "!"."""
+    """The uplinks that a rule names, in order, and the uplinks that it excludes with "!"."""
 
     named: tuple[str, ...]
     ruled_out: tuple[str, ...]
 
     @classmethod
     def of(cls, text: str) -> Choice:
-        """Parse names. Raises ValueError if a name is missing or repeated."""
+        """Parse comma-separated names. Raises ValueError if a name is empty or repeated."""
         words = [word.strip() for word in text.split(",")]
         named = tuple(word for word in words if not word.startswith("!"))
         ruled_out = tuple(word[1:].strip() for word in words if word.startswith("!"))
@@ -131,7 +131,7 @@ class Choice:
         return cls(named, ruled_out)
 
     def within(self, team: Collection[str]) -> Choice | None:
-        """Return the choice without uplinks that are not in the team; None if no rule is left.
+        """Return the choice without uplinks outside the team; None if no rule or no allowed uplink is left.
 
         The VM therefore keeps its connectivity when an uplink leaves the team.
         """
@@ -150,7 +150,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The uplinks, VM ports and other interfaces that were last in force; empty before an attach.
+    """The last valid team: its uplinks, VM ports and other interfaces; empty before `attach`.
 
     `bond`: the name of the bond that had the uplinks as members. All fields except for `vm_ports` are
     also stored in the database, as the key `team`.
@@ -174,7 +174,7 @@ class Known:
 
 
 def uplinks_of(team: Collection[str]) -> Kind:
-    """Return the kind for a choice of a team's uplinks that allows at least one uplink."""
+    """Return the kind of a choice from a team's uplinks that allows at least one uplink."""
     parse = checked(Choice.of, lambda choice: choice.within(team) == choice)
 
     def salvage(text: str) -> Choice | None:
@@ -188,14 +188,14 @@ def uplinks_of(team: Collection[str]) -> Kind:
 
 
 def moves(text: str) -> tuple[Moved, ...]:
-    """Parse moves as written by `moves_text`. Raises ValueError for impossible moves."""
+    """Parse the output of `moves_text`. Raises ValueError if a time or number is out of range."""
     pairs = [word.split(":") for word in text.split(",")]
     at, steps = seconds(0, LAST_S), integer(0, MOST_STEPS)
     return tuple(Moved(at.parse(at_s), steps.parse(step)) for at_s, step in pairs)
 
 
 def moves_text(moves: Iterable[Moved]) -> str:
-    """Return the value of key `moved`: the time and the number of consecutive load moves, for each move."""
+    """Return the value of the key `moved`: the time and the step of each move."""
     return ",".join(f"{move.at_s:.3f}:{move.step}" for move in moves)
 
 
@@ -235,7 +235,7 @@ SET_NAME = Kind(
     checked(str, lambda text: text.isprintable() and bool(_SET_NAME.fullmatch(text))),
     f"the name of a set, without commas or spaces, {MOST_NAME_CHARACTERS} characters at most",
 )
-# The bridge's state before `attach`, which `attach` has saved.
+# The bridge's settings before `attach`, as saved by `attach`.
 PREVIOUS_STATE = Kind(
     _previous_state, f'{WRITTEN_BY_US}, as JSON: {{"fail_mode": ...}}', by_service=True
 )

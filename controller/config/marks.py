@@ -1,12 +1,12 @@
-"""Derives marks on interfaces that depend on other bridges, and updates them after each reading.
+"""Marks tunnel endpoints and the VMs behind patch ports, by comparing the records of all bridges.
 
-One mark identifies tunnel endpoints: a host that encapsulates VM frames (Geneve, VXLAN, GRE...) sends the
-tunnels from an address of its own, often the address of a bridge's port LOCAL or another internal port.
-The second mark lists the VMs behind a patch port: an integration bridge is in the same database, and
-frames of its VMs pass a patch port of the attached bridge, where they differ only in their addresses.
+The first mark identifies tunnel endpoints: a host that encapsulates VM frames (Geneve, VXLAN, GRE...)
+sends them from one of its own addresses, often that of a bridge's port LOCAL or another internal port.
+The second mark lists the VMs behind a patch port: an integration bridge is in the same database, and its
+VMs' frames pass through a patch port of the attached bridge, where only their addresses differ.
 
-It takes a tenth of a second to derive the marks of hundreds of bridges, and the database changes with
-every failover. So marks are derived again only if data changes that marks of other bridges depend on.
+Deriving the marks of hundreds of bridges takes 0.1 s, and every failover changes the database. So marks
+are derived again only after a change of data on which the marks of other bridges depend.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import NamedTuple
 from controller.config.guests import guests_on
 from controller.config.rows import BridgeRow, Endpoint, Guest, InterfaceRow, Ovn, Tunnel
 
-# The name of a bridge, the type of a tunnel, and its ends with addresses in the kernel's notation.
+# A bridge's name, a tunnel's type, and the tunnel's ends, with addresses as the kernel writes them.
 End = tuple[str, str, Tunnel]
 
 
 class Facts(NamedTuple):
-    """The data from one bridge's record that marks of any bridge may depend on.
+    """The data from one bridge's record on which the marks of any bridge may depend.
 
     `tunnels`: the ends of the bridge's tunnels. `patches`: the bridge's patch ports, with their
     peers. `guests`: the bridge's VMs by address, if the bridge has patch ports.
@@ -53,14 +53,14 @@ class Mark(NamedTuple):
 class Marks:
     """The records of all bridges, with marks. `mark` updates them from a new reading.
 
-    A record counts as changed if it is another object than before. `rows`: the bridges with their marks,
-    keyed by name. Each remains the same object until its content changes.
+    A record counts as changed if it is not the same object as before. `rows`: the bridges with their
+    marks, keyed by name. A bridge remains the same object until its content changes.
     """
 
     rows: dict[str, BridgeRow] = field(default_factory=dict)
     # Keyed by interface. Includes endpoints that are not on a bridge.
     _marks: dict[str, Mark] = field(default_factory=dict)
-    # Keyed by name: the bridges as they were read, and the data from each bridge.
+    # Keyed by name: each bridge's record without marks, and the data from this record.
     _came: dict[str, BridgeRow] = field(default_factory=dict)
     _facts: dict[str, Facts] = field(default_factory=dict)
     # The data from which the marks were derived.
@@ -88,7 +88,7 @@ class Marks:
             self._made_of, marked_anew = made_of, set(self._came)
             ends = [end for facts in self._facts.values() for end in facts.tunnels]
             if ovn is not None:
-                # No tunnel may use these endpoints yet.
+                # OVN may not have created a tunnel from these addresses yet.
                 pairs = itertools.product(ovn.addresses, ovn.kinds)
                 ends += [(ovn.bridge, kind, Tunnel(local_address(text))) for text, kind in pairs]
             self._marks = _endpoints(ends, addresses) | self._patches(attached)
@@ -99,7 +99,7 @@ class Marks:
         }
 
     def _marked(self, row: BridgeRow, last: BridgeRow | None) -> BridgeRow:
-        """Return the bridge with its marks. `last`: an unchanged bridge with its previous marks."""
+        """Return the bridge with its marks. `last`: the previous result for an unchanged record."""
 
         def on(interface: InterfaceRow) -> InterfaceRow:
             mark = self._marks.get(interface.name)
@@ -122,7 +122,7 @@ class Marks:
         found: dict[str, Guest] = {}
         seen, ahead = {own}, [peer]
         while ahead:
-            # A peer may be on no bridge yet.
+            # The peer may not be on a bridge yet.
             name = bridge_of.get(ahead.pop())
             if name is not None and name not in seen:
                 seen.add(name)
@@ -142,7 +142,7 @@ def _endpoints(ends: Iterable[End], addresses: Mapping[str, tuple[str, ...]]) ->
     for end in ends:
         own, towards = end[-1].local_ip, end[-1].device
         if (device := device_of.get(own, towards)) is not None:
-            # The address may be unknown.
+            # The device's address may be unknown.
             sources = addresses.get(device) or ("",) if own is None else (own,)
             found.setdefault(device, set()).update((source, end) for source in sources)
     return {device: _endpoint(of) for device, of in found.items()}
@@ -158,7 +158,7 @@ def _endpoint(ends: Iterable[tuple[str, End]]) -> Mark:
 
 
 def _tunnels(row: BridgeRow) -> Iterator[End]:
-    """Return the ends of a bridge's tunnels. The remote end is not known if flows set it."""
+    """Return the ends of a bridge's tunnels. The remote end is None if flows set it."""
     for interface in row.interfaces:
         if (tunnel := interface.tunnel) is not None:
             own, peer = (local_address(text or "") for text in (tunnel.local_ip, tunnel.remote_ip))
@@ -166,7 +166,7 @@ def _tunnels(row: BridgeRow) -> Iterator[End]:
 
 
 def local_address(text: str) -> str | None:
-    """Return an address in the kernel's notation; None for other texts, such as `flow`."""
+    """Return an address as the kernel writes it; None if `text` is not an address, such as `flow`."""
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:

@@ -1,9 +1,9 @@
-"""Determines the uplinks of a bridge: checks the list of uplinks, and finds members that are missing.
+"""Determines the uplinks of a bridge: checks the list of uplinks, and finds uplinks missing from it.
 
-An uplink that is treated as a VM port connects the network to itself, and a VM port that is treated
-as an uplink receives other VMs' traffic. A list of uplinks with such an error is refused. If the
-database does not show the kind of an interface, an operator sets an uplink's `role` or a VM port's
-rule on it.
+An uplink that is treated as a VM port forms a loop, and a VM port that is treated as an uplink
+receives other VMs' traffic. So a list of uplinks with such an error is refused. If the database does
+not show whether an interface is an uplink, an operator sets `role` on an uplink, or a VM port's rule
+on a VM port.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Team:
     `bond`: the bond that has the uplinks as members; None for plain uplinks. `wrong`: each problem, and
     the action that solves it. `missing`: interfaces that seem to be connected to the network, but are
     neither uplinks nor VM ports. `last`: the last valid team, which can have more uplinks than a bond
-    with only one remaining member. `last` excludes interfaces that are missing only while an uplink is
-    absent or keys have disappeared.
+    with only one remaining member. The `missing` of `last` excludes interfaces that are in `missing`
+    only because an uplink is absent or keys have disappeared.
     """
 
     uplinks: tuple[str, ...]
@@ -101,7 +101,7 @@ def to_attach(row: BridgeRow) -> str:
 
 
 def not_attached(row: BridgeRow, what: str = "") -> str:
-    """Return the refusal for a bridge that is not attached. `what`: a prefix that names its interface."""
+    """Return the error text for a bridge that is not attached. `what`: a prefix with an interface's name."""
     return f"{what}bridge {row.name} is not attached; to attach it: {to_attach(row)}"
 
 
@@ -161,7 +161,7 @@ def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known:
 
 
 def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Found:
-    """Return the named plain uplinks, unless one seems to be a VM port, or an uplink is not listed."""
+    """Return the named plain uplinks; the last valid ones if the list has VM ports or lacks an uplink."""
     by_name = {interface.name: interface for interface in row.interfaces}
     if named is None:
         problem = "no uplinks are named, and the bridge does not have exactly one bond"
@@ -186,7 +186,7 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Found
         for name in left
     ]
     if bonded := sorted(members_of_bonds(row).intersection(named)):
-        remedy = "name the members of one bond, or only ports that are in no bond"
+        remedy = "name the members of one bond, or only ports outside bonds"
         wrong.append((f"the list has members of bonds: {', '.join(bonded)}", remedy))
     if vms or left or bonded:
         return known.uplinks or tuple(name for name in named if name not in vms), wrong
@@ -217,7 +217,7 @@ def _of_a_vm(row: BridgeRow, interface: InterfaceRow) -> str | None:
         return "is the representor of a VM's virtual function"
     for whose, pattern in VM_NAMES.items():
         if re.fullmatch(pattern, interface.name, re.ASCII):
-            return f"has a name that {whose} gives to interfaces of VMs"
+            return f"has a name that {whose} uses for VM interfaces"
     # A network card that was missing from the list may have been treated as a VM port before.
     if not _is_card(interface) and (found := _has(interface, WRITTEN_VM_KEYS)):
         return f"is a VM port, because it has {PREFIX}{found[0]}"
@@ -265,7 +265,7 @@ def _missing(
         elif name.rstrip(DIGITS) == stem:
             missing[name] = f"a new interface named like {uplinks[0]}"
         elif name in known.missing:
-            # VM ports used this interface as an uplink, and have moved to other uplinks since.
+            # VM ports used this interface as an uplink, and were then moved to other uplinks.
             missing[name] = "which has not been a VM port until now"
         elif gone:
             missing[name] = None
@@ -350,7 +350,7 @@ def _is_vm(row: BridgeRow, interface: InterfaceRow) -> bool:
 def _stem(row: BridgeRow, uplinks: tuple[str, ...], known: Known) -> str | None:
     """Return the common prefix of the uplinks' names, without numbers; None if VM ports also have it.
 
-    Also None if there is no common prefix, and at attach, when no interface is new.
+    Also None if there is no common prefix, and during `attach`, which treats no interface as new.
     """
     vm_ports = known.vm_ports | {i.name for i in row.interfaces if _has(i, WRITTEN_VM_KEYS)}
     stems = {uplink.rstrip(DIGITS) for uplink in uplinks}

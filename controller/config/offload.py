@@ -16,7 +16,7 @@ from policies.presets import PRESETS
 DPDK_KINDS = ("dpdk", "dpdkvhostuser", "dpdkvhostuserclient")
 # TCA_ACT_MAX_NUM of Open vSwitch: the maximum number of actions, such as outputs, of a flow in tc.
 MOST_ACTIONS = 16
-# The number of ports that a sentence lists.
+# The maximum number of ports that a sentence lists.
 NAMED = 4
 SHAPED_BY = "shares, reserve-mbps and limit-mbps"
 # The effects of offloading cached flows to tc, and of the values of `tc-policy`.
@@ -63,7 +63,7 @@ NOTHING = Offload()
 
 
 def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
-    """Return the offload of a bridge with these uplinks, without the effects of its policies."""
+    """Return the offload of a bridge with these uplinks, without the effects on its policies."""
     names = {uplink.name for uplink in uplinks}
     by_tc = row.hw_offload and not row.in_userspace
     representors = [i.name for i in row.interfaces if i.represents and i.name not in names]
@@ -84,7 +84,7 @@ def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
 
 
 def with_policies(found: Offload, policies: Iterable[str], connection_hash: str) -> Offload:
-    """Return `found` with its effects on the policies in use. `connection_hash`: the key's value."""
+    """Return `found` with the effects on the policies in use. `connection_hash`: the key's value."""
     if not found.by_tc:
         return found
     hashed = (_hashed(policy, connection_hash, found.no_card) for policy in sorted({*policies}))
@@ -112,7 +112,7 @@ def _hashed(policy: str, connection_hash: str, no_card: str | None) -> str | Non
 
 
 def _no_card(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> str | None:
-    """Return why no card can forward to the uplinks; None if one can. A card uses only its own ports.
+    """Return why no card can forward to the uplinks; None if a card can. A card has only its own ports.
 
     A card with offload disabled counts as able, because offload can be enabled at any time.
     """

@@ -62,7 +62,7 @@ class _Reader:
         common = Common(name, ids, uplinks, policy, teaming, offloaded, patch_unit, in_userspace)
         neither |= membership.members_of_bonds(self.row)
         read = read_vm_ports(self.row, common, neither, self.last, self.settings)
-        assert neither.isdisjoint(read.by_name), "an uplink as a VM port would be a loop"
+        assert neither.isdisjoint(read.by_name), "an uplink as a VM port would form a loop"
         vm_ports = _several_marked(tuple(vm_port.config for vm_port in read.by_name.values()))
         # Open vSwitch sets the source port of its own tunnels after multipath has hashed the frame.
         native = next((p.name for p in vm_ports if p.counted_by_flows and p.may_spread), None)
@@ -115,7 +115,7 @@ class _Reader:
         )
 
     def _teaming(self, wanted: str | None, bond: PortRow | None) -> str:
-        """Return the first teaming mode that the uplinks support: `wanted`, the last one, the default.
+        """Return `wanted` if the uplinks support it, else the last teaming mode, else the default.
 
         Report an error if the uplinks do not support `wanted`.
         """
@@ -167,7 +167,7 @@ class _Reader:
 
 
 def _several_marked(ports: tuple[VmPortConfig, ...]) -> tuple[VmPortConfig, ...]:
-    """Return the ports. If several are tunnel endpoints of the userspace datapath, mark these."""
+    """Return the ports, with marks on tunnel endpoints of the userspace datapath if there are several."""
     endpoints = [p for p in ports if p.tunnel_mac is not None and p.counted_by_flows]
     if len(endpoints) < 2:
         return ports
@@ -189,7 +189,7 @@ def _teaming_violations(teaming: str, bond: PortRow | None) -> Iterator[tuple[st
 
 
 def _watchers(port: PortRow, interface: InterfaceRow) -> Iterator[str]:
-    """Return the protocols that take an uplink out of use if its peer is silent, even with link up."""
+    """Return the protocols that take an uplink out of use if its peer is silent, even if the link is up."""
     if _negotiates(port):
         yield "LACP"
     if interface.bfd:
@@ -214,7 +214,7 @@ def _poll_interval_s(asked_s: float | None, ports: Iterable[VmPortConfig], polic
     return min(PRESETS[name].poll_s for name in (policy, *(port.policy for port in ports)))
 
 
-# ---- what is not done ------------------------------------------------------------------
+# ---- unsupported features, and settings without effect ---------------------------------
 
 
 def only_normal(row: BridgeRow) -> Iterator[str]:
@@ -240,7 +240,7 @@ def only_normal(row: BridgeRow) -> Iterator[str]:
 
 
 def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:
-    """Report the mirrors whose frames are sent on several plain uplinks (their names: `uplinks`).
+    """Report mirrors whose frames are sent on several plain uplinks. `uplinks`: the names of all uplinks.
 
     Open vSwitch itself sends mirrored frames to every port that carries the output VLAN. A bond counts
     as one port.
@@ -253,7 +253,7 @@ def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:
 
 
 def returned(row: BridgeRow, uplinks: Collection[str], lag: bool) -> Iterator[str]:
-    """Report mirrors whose frames return on other members of a bond, because they bypass our flows.
+    """Report mirrors whose frames return on other bond members, because mirrored frames bypass our flows.
 
     `lag`: whether the upstream switch treats the uplinks as one link, so that no frame returns.
     The source of a mirrored frame is an address in another VLAN, so it looks like another host's frame.
@@ -285,7 +285,7 @@ def _unspread(ports: Iterable[VmPortConfig], connection_hash: str | None) -> Ite
         if port.keeps_address:
             yield (
                 f"{port.policy} does not spread {endpoint}, because remote endpoints reply to source"
-                " MAC addresses, and some uplinks lack its VLANs; configure these VLANs on all uplinks"
+                " MAC addresses, and some uplinks lack the port's VLANs; configure these on all uplinks"
             )
         elif connection_hash == "multipath" and port.counted_by_flows and port.may_spread:
             yield (
@@ -295,7 +295,7 @@ def _unspread(ports: Iterable[VmPortConfig], connection_hash: str | None) -> Ite
 
 
 def _unchecked(bridge: Mapping[str, Any], teaming: str, on_bond: bool) -> Iterator[str]:
-    """Report why path checks that are configured have no effect."""
+    """Report path checks that are configured, but have no effect."""
     if bridge["path-check"] and teaming != Teaming.SWITCH_INDEPENDENT:
         yield f"path-check has no effect with teaming {teaming}, where the upstream switch chooses the uplink"
     elif bridge["path-check"] and on_bond and bridge["mode"] == "observe":

@@ -39,7 +39,7 @@ class Ovn:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The tunnels whose encapsulated traffic comes from a port. Tuples are sorted, without duplicates.
+    """The tunnels whose encapsulated frames a port sends. Tuples are sorted, without duplicates.
 
     `addresses`: the known source addresses. `kinds`: the types of the tunnels. `bridges`: the bridges
     that have the tunnel interfaces.
@@ -161,7 +161,7 @@ class BridgeRow:
     controllers: tuple[str, ...] = ()
     protocols: tuple[str, ...] = ()
     datapath_id: str | None = None
-    # Whether ovs-vswitchd forwards, and not the kernel.
+    # Whether ovs-vswitchd forwards frames instead of the kernel.
     in_userspace: bool = False
     # The options `hw-offload` and `tc-policy` of this Open vSwitch.
     hw_offload: bool = False
@@ -202,5 +202,5 @@ class BridgeRow:
 
     @property
     def attached(self) -> bool:
-        """Whether the bridge is attached, so that its key `policy` is present."""
+        """Whether the bridge is attached. An attached bridge has the key `policy`."""
         return PREFIX + "policy" in self.external_ids

@@ -60,7 +60,7 @@ class Settings:
         return values
 
     def report_unknown(self, record: str, ids: Mapping[str, str], keys: Mapping[str, Key]) -> None:
-        """Report keys with our prefix that do not exist."""
+        """Report unknown keys that have our prefix."""
         expected = ""
         for key in sorted(key for key in ids if key.startswith(PREFIX)):
             name = key.removeprefix(PREFIX)
@@ -92,5 +92,5 @@ class Settings:
         self.report(record, key, is_invalid(found), f"expected {expected}")
 
     def report(self, record: str, key: str, problem: str, remedy: str) -> None:
-        """Add an error. One value can concern several ports of a VM, so errors can repeat."""
+        """Add an error, unless it was added before, for example for another port of the same VM."""
         self.errors[BadValue(record, key, problem, remedy)] = None

@@ -1,6 +1,6 @@
 """Removes secrets from database records, links and logs before they are added to a support bundle.
 
-Only values that are known to be harmless are kept, because secrets have too many forms to detect them.
+Only values that are known to be harmless are kept, because secrets have too many forms to be detected.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ OF_SERVICE = re.compile(
 
 
 def value(found: Any, key: str) -> Any:
-    """Return the harmless parts of the value of a key, column or field: numbers, and known texts."""
+    """Return the harmless parts of a value: numbers, and texts if `key` (or column or field) is known."""
     match found:
         case ["uuid", _] | int() | float() | None:
             return found
@@ -82,10 +82,10 @@ def variables(text: str) -> str:
 
 
 def lines(text: str, known: re.Pattern[str]) -> str:
-    """Return the lines of a log whose beginning matches `known`."""
+    """Return the log lines that begin with a match of `known`."""
     return "".join(line for line in text.splitlines(keepends=True) if known.match(line))
 
 
 def without_logins(text: str) -> str:
-    """Return the text without words such as scheme://user:password@host, which may be logins."""
+    """Return the text without words such as scheme://user:password@host, which may contain passwords."""
     return re.sub(r'[^\s"\\]+', lambda w: REMOVED if ":" in w[0] and "@" in w[0] else w[0], text)

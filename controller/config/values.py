@@ -28,7 +28,7 @@ class BadValue:
     # The key with its prefix, or a column.
     key: str
     problem: str
-    # Ignored when new errors are distinguished from known errors, because names in it may change.
+    # Ignored when errors are compared, because names in the remedy may change.
     remedy: str = field(compare=False)
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class VmPortConfig:
     # "port", or "source-mac" if each address behind the port is assigned to an uplink separately.
     unit: str
     vlans: PortVlans = TRUNK
-    # The uplinks in both `carriers` and `allow`. In all three, None means all uplinks of the team.
+    # The uplinks in both `carriers` and `allow`. In these three fields, None means all uplinks.
     allowed: frozenset[str] | None = None
     # The uplinks that carry the port's VLANs.
     carriers: frozenset[str] | None = None
@@ -89,11 +89,11 @@ class VmPortConfig:
     attached_macs: tuple[str, ...] = ()
     # Whether frames from other addresses are accepted.
     forges: bool = True
-    # Whether an operator has set this explicitly. Such VMs may use each other's addresses.
+    # Whether `forged-transmits` is `accept`. VMs on such ports may use each other's addresses.
     trusted: bool = False
     # The other rules about the port's uplink, which are passed to policies unchanged.
     rules: Rules = NO_RULES
-    # Whether policies must not move the port because of load.
+    # Whether policies must not move the port to balance load.
     excluded: bool = False
     # The uplink that the service last wrote to the database.
     binding: str | None = None
@@ -109,11 +109,11 @@ class VmPortConfig:
     # Whether the port uses one uplink although its policy spreads connections. This applies to a tunnel
     # endpoint without off-home addresses whose peers would send to the source addresses of its frames.
     keeps_address: bool = False
-    # The endpoint's own address, if it has no LAG and can use all uplinks; else None. Frames to its
-    # off-home addresses are delivered with this destination address.
+    # A tunnel endpoint's own address, if it can use all uplinks and they are not a LAG; else None. Frames
+    # to the endpoint's off-home addresses are delivered with this destination address.
     tunnel_mac: str | None = None
     # Whether the port is one of several endpoints of the userspace datapath on its bridge. Such a port is
-    # not split: chance would select the uplink of its inbound traffic, and each endpoint is placed anyway.
+    # not split: its inbound uplink would be random, and each endpoint is placed separately anyway.
     one_of_several: bool = False
     # The next four are as in the `InterfaceRow`, with the pins that the bridge stores for `guests`.
     endpoint: Endpoint | None = None
@@ -135,7 +135,7 @@ class VmPortConfig:
 
     @property
     def may_spread(self) -> bool:
-        """Whether the port's connections may use several uplinks, always or at times."""
+        """Whether the port's connections may use several uplinks, always or sometimes."""
         return PRESETS[self.policy].spreads_connections and not self.unsplittable
 
     @property
@@ -172,7 +172,7 @@ class ReadVmPort:
 
 @dataclass(frozen=True, slots=True)
 class ReadVmPorts:
-    """A bridge's VM ports, as read from records. `common`: the values that all VM ports depend on."""
+    """A bridge's VM ports, as read from records. `common`: the values on which all VM ports depend."""
 
     common: tuple[object, ...]
     by_name: Mapping[str, ReadVmPort]
@@ -209,8 +209,8 @@ class BridgeConfig:
     lacp_current: frozenset[str] = frozenset()
     # Whether the bond also carries traffic without LACP.
     falls_back: bool = False
-    # The configuration that the operator requested, while LACP is not negotiated and this one is in
-    # force.
+    # The configuration that the operator requested, while this configuration is in force because
+    # LACP is not negotiated.
     instead_of: BridgeConfig | None = None
     # The hash of connections, as configured or by default.
     connection_hash: str = "multipath"
@@ -228,7 +228,7 @@ class BridgeConfig:
     hw_offload: bool = False
     in_userspace: bool = False
     offload: Offload = NOTHING
-    # Features of this bridge that NORMAL supports, but ovs-lbt does not: a line for each feature.
+    # Features in use that ovs-lbt does not support, and settings without effect: a line for each.
     not_done: tuple[str, ...] = ()
     errors: tuple[BadValue, ...] = ()
     # The values in force by record and key. A valid value stays in force while its record has an invalid one.
@@ -236,7 +236,7 @@ class BridgeConfig:
     # The VM ports as read. A VM port whose records have not changed is not read again.
     read: ReadVmPorts | None = field(default=None, compare=False, repr=False)
     # Values derived from VM ports once, because each poll uses them several times: the policies in use,
-    # the policies in use that move units because of load, and the ports with a unit for each address.
+    # the policies in use that balance load, and the ports with a unit for each address.
     policies: tuple[str, ...] = field(init=False, compare=False, repr=False)
     rebalancing: tuple[str, ...] = field(init=False, compare=False, repr=False)
     per_address: tuple[VmPortConfig, ...] = field(init=False, compare=False, repr=False)
@@ -275,7 +275,7 @@ class BridgeConfig:
 
     @property
     def checks_paths(self) -> bool:
-        """Whether the uplinks probe each other. On a LAG, the upstream switch would select uplinks."""
+        """Whether the uplinks probe each other. On a LAG, the upstream switch selects uplinks."""
         return self.path_check and not self.on_a_lag and not self.observes_bond
 
     @property
@@ -298,7 +298,7 @@ class BridgeConfig:
 
         If a bond continues without LACP, the upstream switch treats its members as separate ports
         and floods each frame to each of them. While the LACP partner times out, no member carries
-        traffic, so the other configuration is in force before a member carries traffic again. (A
+        traffic, so the fallback configuration is in force before a member carries traffic again. (A
         member that is down can still count as current, because it waits for its partner.)
         """
         asked = self.asked

@@ -72,7 +72,7 @@ def blocks(vlans: VlanSet) -> tuple[tuple[int, int], ...]:
 
 @functools.lru_cache(maxsize=256)
 def classes(sets: frozenset[VlanSet]) -> tuple[VlanSet, ...]:
-    """Return classes of VLANs, largest first. VLANs of a class are members of the same `sets`."""
+    """Divide all VLANs into classes, largest first. Each of `sets` contains all or none of a class."""
     parts = [EVERY_VLAN]
     for vlans in sets:
         parts = [half for part in parts for half in (part & vlans, part - vlans) if half]
@@ -80,7 +80,7 @@ def classes(sets: frozenset[VlanSet]) -> tuple[VlanSet, ...]:
 
 
 def most_ports(carried: Iterable[VlanSet]) -> int:
-    """Return the highest number of ports in a VLAN. `carried`: the VLANs of each port."""
+    """Return the largest number of ports that carry the same VLAN. `carried`: the VLANs of each port."""
     counts = Counter(carried)
     sizes = (
         sum(count for vlans, count in counts.items() if part <= vlans)
@@ -91,7 +91,7 @@ def most_ports(carried: Iterable[VlanSet]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PortVlans:
-    """The VLANs that a port carries and how, in the terms of ovs-vswitchd.conf.db(5).
+    """The VLANs that a port carries, and their tagging, in the terms of ovs-vswitchd.conf.db(5).
 
     `native`: the VLAN of frames without a tag or with tag 0; None if such frames are dropped.
     `takes_tagged`: False for an access port. `native_tagged`: whether frames of the native VLAN are
@@ -127,7 +127,7 @@ class PortVlans:
 
 @functools.lru_cache
 def digest(of: PortVlans) -> int:
-    """Return a 16-bit hash, which usually differs for different configurations."""
+    """Return a 16-bit hash of a configuration. Different configurations rarely have the same hash."""
     written = f"{of.carried.bits:x} {of.native} {of.takes_tagged} {of.native_tagged}"
     return zlib.crc32(written.encode()) & 0xFFFF
 

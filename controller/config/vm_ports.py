@@ -1,4 +1,4 @@
-"""Reads the configuration of a bridge's VM ports, for those whose records or common values changed."""
+"""Reads the configuration of a bridge's VM ports whose records or common values have changed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VM_DEFAULTS = {name: key.without for name, key in VM_KEYS.items()}
 
 
 class Common(NamedTuple):
-    """The values that all VM ports of a bridge depend on. `ids`: the bridge's external_ids."""
+    """The values on which all VM ports of a bridge depend. `ids`: the bridge's external_ids."""
 
     bridge: str
     ids: Mapping[str, str]
@@ -154,7 +154,7 @@ class _Reader:
             tunnel_peers=interface.tunnel_peers,
             # A peer with Open vSwitch's userspace datapath sends tunnel frames to the source address of
             # the frames that it receives, which may be an off-home address of ours. The hosts of a cloud
-            # usually have the same datapath, so our datapath is taken for the datapath of the peers.
+            # usually have the same datapath, so peers are assumed to have the same datapath as this bridge.
             keeps_address=tunnel_mac is None
             and counted_by_flows
             and teaming == Teaming.SWITCH_INDEPENDENT
@@ -182,7 +182,7 @@ class _Reader:
         return replace(guest, pin=found["pin"]) if found else guest
 
     def _unset_queues(self, rules: dict[str, Any]) -> None:
-        """Report and unset rules that need queues, if frames of this interface bypass the queues."""
+        """Report and unset rules that need queues, if this interface's frames cannot use queues."""
         if (reason := self.common.offload.unshaped(self.interface.name)) is not None:
             for key in SHAPING_KEYS:
                 if (value := rules[key]) is not None:
@@ -191,7 +191,7 @@ class _Reader:
                     rules[key] = None
 
     def _attached_macs(self) -> tuple[str, ...]:
-        """Return the addresses of the VM that libvirt or OpenStack has written; empty if invalid."""
+        """Return the VM's addresses, as written by libvirt or OpenStack; empty if one is invalid."""
         ids = self.interface.external_ids
         macs = guests.addresses(ids)
         if all(MAC.fullmatch(mac) and not int(mac[1], 16) & 1 for mac in macs):
@@ -209,7 +209,7 @@ class _Reader:
         return not attached or (wanted or FORGED_BY_UNIT[unit]) == "accept"
 
     def _reserve(self, reserve_bps: float | None, limit_bps: float | None) -> float:
-        """Return the rate that is reserved for the VM port, at most its limit; 0 if none is."""
+        """Return the rate that is reserved for the VM port, at most its limit; 0 without a reservation."""
         if reserve_bps is None or limit_bps is None or reserve_bps <= limit_bps:
             return reserve_bps or 0.0
         found, expected = f"{reserve_bps / 1e6:g}", f"at most its limit-mbps {limit_bps / 1e6:g}"
@@ -230,7 +230,7 @@ class _Reader:
 
 @functools.lru_cache(maxsize=64)
 def vm_keys(carriers: frozenset[str], team: tuple[str, ...]) -> Mapping[str, Key]:
-    """Return the keys of a VM port, which accept only names of these uplinks."""
+    """Return a VM port's keys, which accept only the names of these uplinks as values."""
     takes = {
         "pin": replace(kinds.name_in(carriers), expected=one_of(sorted(carriers))),
         "allow": kinds.uplinks_of(team),
@@ -240,7 +240,7 @@ def vm_keys(carriers: frozenset[str], team: tuple[str, ...]) -> Mapping[str, Key
 
 
 def has_ofport(interface: InterfaceRow) -> bool:
-    """Whether the switch has assigned a port number that flows can match to the interface."""
+    """Whether the switch has assigned the interface a port number that flows can match."""
     return interface.ofport is not None and (
         0 < interface.ofport < OFPORT_MAX or interface.ofport == OFPORT_LOCAL
     )

@@ -69,7 +69,7 @@ REFUSED = {
     "attach br2 --uplink eth5": "uplinks: eth5 is invalid; expected 2 to 64 interface names…",
     "attach br2 --uplink eth5 --uplink eth5": "uplinks: eth5,eth5 is invalid; expected 2 to 64…",
     "attach br2 --uplink eth5 --uplink eth99": "Bridge br2 ovs-lbt-uplinks: no interface of br2 is named eth99 (did you mean eth6?); to list the names: ovs-vsctl list-ifaces br2",
-    "attach br2 --uplink eth5 --uplink vnet5": "Bridge br2 ovs-lbt-uplinks: vnet5 has a name that libvirt gives to interfaces of VMs; "
+    "attach br2 --uplink eth5 --uplink vnet5": "Bridge br2 ovs-lbt-uplinks: vnet5 has a name that libvirt uses for VM interfaces; "
     + ROLE.format("vnet5"),
     "attach br2 --uplink eth5 --uplink db0": "Bridge br2 ovs-lbt-uplinks: db0 is an interface of a VM, because it has iface-id; if it is an uplink: …",
     "attach br2 --uplink eth5 --uplink int0": "Bridge br2 ovs-lbt-uplinks: int0 has type internal, so it does not lead to the network; if it is an uplink: …",

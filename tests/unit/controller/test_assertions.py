@@ -119,7 +119,7 @@ def another_name(here: World) -> object:
 
 
 STATES: dict[str, Callable[[World], object]] = {
-    "time never goes back": time_goes_back,
+    "time never decreases": time_goes_back,
     "one bundle at a time": a_second_bundle,
     "a bridge is managed once": managed_twice,
     "one change at a time": two_attaches,

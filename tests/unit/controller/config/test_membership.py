@@ -271,8 +271,8 @@ OF_A_VM = {
         of_kind(port("eth3", 3), driver="mlx5e_rep", represents=True),
         "is the representor of a VM's virtual function",
     ),
-    "libvirt": (port("vnet2", 3), "has a name that libvirt gives to interfaces of VMs"),
-    "Proxmox": (port("tap101i0", 3), "has a name that Proxmox gives to interfaces of VMs"),
+    "libvirt": (port("vnet2", 3), "has a name that libvirt uses for VM interfaces"),
+    "Proxmox": (port("tap101i0", 3), "has a name that Proxmox uses for VM interfaces"),
     "LOCAL": (port("br0", 0xFFFE), "is the bridge's own port"),
 }
 # What operators have as uplinks, and Mininet, containers and laboratories.
