@@ -35,7 +35,7 @@ SETTLE_S = 0.2
 
 
 def start(submit: Callable[[AddressesRead], None]) -> None:
-    """Start a thread that submits the addresses now and after each change."""
+    """Start a thread that submits the addresses immediately and after each change."""
     faults.lasting("addresses", "addresses", lambda: _follow(submit))
 
 
@@ -53,10 +53,10 @@ def _follow(submit: Callable[[AddressesRead], None]) -> None:
 
 
 def read_addresses() -> AddressesRead:
-    """Read the present addresses of all devices, in the kernel's order.
+    """Read the current addresses of all devices, in the kernel's order.
 
     Raises:
-        OSError: the kernel does not report them.
+        OSError: the kernel does not report the addresses.
     """
     found: dict[str, list[str]] = {}
     with _netlink() as asked:
@@ -84,7 +84,7 @@ def parts(data: bytes, header: struct.Struct) -> Iterator[tuple[int, bytes]]:
         if not header.size <= length <= len(data):
             return
         yield kind, data[header.size : length]
-        # The next one is aligned.
+        # The next part begins at a multiple of 4 bytes.
         data = data[length + 3 & ~3 :]
 
 
@@ -106,7 +106,7 @@ def _netlink(groups: int = 0) -> socket.socket:
 
 
 def _receive(changes: socket.socket, flags: int = 0) -> bool:
-    """Whether the kernel has reported a change, or has lost reports because the buffer was full."""
+    """Return whether the kernel has reported a change, or lost a report because the buffer was full."""
     try:
         return bool(changes.recv(BUFFER_BYTES, flags))
     except BlockingIOError:

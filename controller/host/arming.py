@@ -2,8 +2,8 @@
 
 Under systemd, a transient timer starts the rollback. A timer is not part of a login session, which
 may end with all its processes, and has no process that could be killed. Without systemd, a process in
-a separate session waits. Neither survives a reboot, but then the service rolls back when it starts,
-because the database contains the unconfirmed change.
+a separate session waits. Neither survives a reboot, but the service rolls back when it starts after a
+reboot, because the database contains the unconfirmed change.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Armed:
     process: subprocess.Popen[bytes] | None = None
 
     def disarm(self) -> None:
-        """Cancel the rollback when nothing is left to roll back. If this fails, the rollback changes nothing."""
+        """Cancel the rollback when nothing is left to roll back. If this fails, the rollback has no effect."""
         if self.unit is not None:
             with contextlib.suppress(Refused):
                 run("systemctl", "stop", f"{self.unit}.timer", timeout_s=TIMEOUT_S)
@@ -67,7 +67,7 @@ def arm(bridge: str, wait_s: float, service: str) -> Armed:
 
 
 def systemd_run(unit: str, bridge: str, wait_s: float, service: str) -> list[str]:
-    """The command that creates the timer and the unit that the timer starts."""
+    """Return the command that creates the timer and the unit that the timer starts."""
     passed_on = sorted(name for name in os.environ if PASSED_ON.fullmatch(name))
     return [
         "systemd-run",
@@ -88,15 +88,15 @@ def systemd_run(unit: str, bridge: str, wait_s: float, service: str) -> list[str
 
 
 def _command(bridge: str, wait_s: float, service: str) -> list[str]:
-    """The command that waits and then rolls back. It works in any working directory."""
+    """Return the command that waits and then rolls back. It works in any working directory."""
     us = [sys.executable, "-P", "-m", "controller.reversal"]
     return [*us, "after", bridge, f"{wait_s:g}", service]
 
 
 def started(command: Sequence[str], log_name: str) -> subprocess.Popen[bytes]:
-    """Start a process without a terminal, in a separate session. It continues after this one.
+    """Start a process that continues after this one, without a terminal and in a separate session.
 
-    It has a log file, unless this file cannot be opened.
+    The process writes to a log file, unless this file cannot be opened.
 
     Raises:
         OSError: the process cannot be started.

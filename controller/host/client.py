@@ -13,7 +13,7 @@ import ovs.dirs
 from controller.api.commands import SERVICE, SLOW
 from controller.text.wording import OUR_LOG, STARTED, Refused, quoted
 
-# Longer than the service itself waits before it reports that a switch or the database is silent.
+# Longer than the service itself waits before it reports that a switch or the database does not answer.
 ANSWER_TIMEOUT_S = 20.0
 SLOW_TIMEOUT_S = 130.0
 CHUNK_BYTES = 1 << 16
@@ -23,23 +23,23 @@ _name = NAME
 
 
 def call(name: str) -> None:
-    """Set the name of the service to contact, because one Open vSwitch can have two services."""
+    """Set the name of the service to contact. One Open vSwitch can have several services."""
     global _name
     _name = name
 
 
 def pidfile() -> Path:
-    """The pidfile of the chosen service."""
+    """Return the pidfile of the chosen service."""
     return Path(ovs.dirs.RUNDIR) / f"{_name}.pid"
 
 
 def database(given: str | None = None) -> str:
-    """The address of Open vSwitch's database: `given`, else OVS_LBT_OVSDB, else that of this host."""
+    """Return the database's address: `given`, else OVS_LBT_OVSDB, else the database on this host."""
     return given or os.environ.get("OVS_LBT_OVSDB") or f"unix:{ovs.dirs.RUNDIR}/db.sock"
 
 
 class Unanswered(Refused):
-    """The service did not answer."""
+    """Raised if the service did not answer."""
 
 
 def running(path: Path | None = None) -> bool:
@@ -51,13 +51,13 @@ def running(path: Path | None = None) -> bool:
 
 
 def another() -> str | None:
-    """The name of another service that is running on this Open vSwitch; None if there is none."""
+    """Return the name of another service that runs on this Open vSwitch; None if there is none."""
     others = (p for p in sorted(Path(ovs.dirs.RUNDIR).glob(f"{NAME}*.pid")) if p.stem != _name)
     return next((path.stem for path in others if running(path)), None)
 
 
 def obstacle() -> str | None:
-    """The reason why this user cannot reach a service on this host; None: the user can."""
+    """Return the reason why this user cannot reach a service on this host; None if the user can."""
     directory = ovs.dirs.RUNDIR
     if not os.path.isdir(directory):
         return f"Open vSwitch is not running: {directory} does not exist; {STARTED}"
@@ -67,7 +67,7 @@ def obstacle() -> str | None:
 
 
 def read_only() -> str | None:
-    """The reason why a service could not write its pidfile and start here; None: it could."""
+    """Return the reason why a service cannot write its pidfile and start here; None if it can."""
     if os.access(ovs.dirs.RUNDIR, os.W_OK | os.X_OK):
         return None
     return f"{ovs.dirs.RUNDIR} is not writable"
@@ -114,7 +114,7 @@ def ask(method: str, words: Sequence[str], timeout_s: float | None = None) -> st
 
 
 def _nobody() -> str:
-    """The error text if no service is running, with the commands that start it."""
+    """Return the error text if no service is running, with the commands that start the service."""
     start = "ovs-lbt run" if _name == NAME else f"ovs-lbt run --name {quoted(_name)}"
     elsewhere = os.environ.get("OVS_LBT_OVSDB", "")
     database = pidfile().with_name("db.sock")
@@ -125,7 +125,7 @@ def _nobody() -> str:
 
 
 def _connected(timeout_s: float, path: Path | None = None) -> socket.socket | None:
-    """Connect to the service with the pidfile `path` (None: the chosen service); None if it fails."""
+    """Connect to the service with pidfile `path` (None: the chosen service); return None on failure."""
     path = path or pidfile()
     wire = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -139,7 +139,7 @@ def _connected(timeout_s: float, path: Path | None = None) -> socket.socket | No
 
 
 def _reply(wire: socket.socket) -> dict[str, object]:
-    """Read the reply, which is one JSON object and ends with it."""
+    """Read the reply, which consists of one JSON object."""
     received = b""
     while chunk := wire.recv(CHUNK_BYTES):
         received += chunk

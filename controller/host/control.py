@@ -34,7 +34,7 @@ PREFIX = "lbt/"
 ANSWER_TIMEOUT_S = 15.0
 SLOW_TIMEOUT_S = 125.0
 EXPIRY_CHECK_MS = 1000
-# How long a client may take to send a request or read an answer, and the most connections.
+# How long a client may take to send a request or read an answer, and the most open connections.
 CALLER_MAX_S, CALLERS_MAX = 10.0, 64
 # The database and the switch have separate time limits, so the cause is not known here.
 UNANSWERED = "run `ovs-lbt show` to check the switch's connection, and see journalctl -u ovs-lbt"
@@ -72,7 +72,7 @@ class Server:
     """The control socket's server. It runs on the main thread; the engine's thread calls `reply`."""
 
     def __init__(self, submit: Callable[[Request], None], version: str) -> None:
-        # Anyone with write access to the socket can send commands, so only its owner has it.
+        # Anyone with write access to the socket can send commands, so only its owner has write access.
         others = os.umask(0o077)
         try:
             error, self._server = ovs.unixctl.server.UnixctlServer.create(None, version)
@@ -85,13 +85,13 @@ class Server:
         # For each request: the connection, the time limit, and the duration of the limit.
         self._waiting: dict[int, tuple[Any, float, float]] = {}
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
-        # A pair of sockets, not a pipe: os.read of green threads would block.
+        # A pair of sockets, not a pipe, because os.read would block with green threads.
         self._wakened, self._waken = socket.socketpair()
         self._wakened.setblocking(False)
         self._waken.setblocking(False)
         for name, row in REQUESTS.items():
             ovs.unixctl.command_register(PREFIX + name, *form(row), self._take, name)
-        # OVS daemons in C have the command list-commands, those in Python have help.
+        # OVS daemons in C have the command list-commands. OVS daemons in Python have help instead.
         listed = ovs.unixctl.commands["help"].callback
         ovs.unixctl.command_register("list-commands", "", 0, 0, listed, None)
 

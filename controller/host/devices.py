@@ -1,4 +1,4 @@
-"""Determines whether this host's network devices are representors, and can offload tc flows."""
+"""Determines whether a network device of this host is a representor, and can offload tc flows."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def is_representor(device: str, directory: Path = SYS_CLASS_NET) -> bool | None:
 
 
 def offloads(device: str, driver: str | None) -> bool | None:
-    """Whether a device of this host can offload tc flows, even if that is disabled at present.
+    """Whether a device of this host can offload tc flows, even if offload is disabled.
 
-    `driver`: the driver's name in the database. Returns None if it is unknown.
+    `driver`: the driver's name in the database. Returns None if the ability is unknown.
     """
     if driver is None or driver in _STACKED_DRIVERS:
         return None
@@ -64,7 +64,7 @@ def offloads(device: str, driver: str | None) -> bool | None:
 
 @functools.cache
 def _feature() -> int | None:
-    """The number of the tc offload feature, the same for all devices; None: the kernel lacks it."""
+    """Return the number of the tc offload feature, the same for all devices; None if it does not exist."""
     answer = _asked("lo", struct.pack("=IIQ", _GET_SET_INFO, 0, 1 << _FEATURES_SET), 4)
     (count,) = struct.unpack_from("=I", answer, 16)
     asked = struct.pack("=III", _GET_STRINGS, _FEATURES_SET, count)
@@ -77,7 +77,7 @@ def _feature() -> int | None:
 
 
 def _asked(device: str, request: bytes, more_bytes: int) -> bytes:
-    """Send an ethtool request, and return the buffer in which the kernel's answer replaces it.
+    """Send an ethtool request, and return its buffer, which then contains the kernel's answer.
 
     Raises:
         OSError: the device does not exist, or does not support the request.

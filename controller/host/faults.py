@@ -5,9 +5,9 @@ kinds of threads, which differ in the effect of an unexpected exception:
 
 - `vital`: the engine may be inconsistent, or no longer receives events. The process ends with
   status 1, and the supervisor restarts it. The switch continues with the installed flows.
-- `lasting`: the thread has no state of the engine. It starts again, each time after a longer
-  pause.
-- `once`: the thread carries out one command. The answer to the command reports the fault.
+- `lasting`: the thread does not hold state of the engine. It starts again, each time after a
+  longer pause.
+- `once`: the thread carries out one command. The answer to this command contains the fault.
 
 A thread that was started elsewhere, for example by a library, counts as vital.
 """
@@ -59,8 +59,8 @@ ANOTHER_LEADS = "another service leads"
 class Ledger:
     """The failures since this host booted, by part of the service. All methods are thread-safe.
 
-    They are saved in a file, because a service that ends due to a fault can report the fault only
-    after the next start.
+    Failures are saved in a file, because a service that ends due to a fault can report the fault
+    only after its next start.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Ledger:
             tell(fault)
 
     def counts(self) -> Mapping[str, int]:
-        """The number of failures of each part."""
+        """Return the number of failures of each part."""
         with self._lock:
             return {part: self._last[part].count if part in self._last else 0 for part in PARTS}
 
@@ -100,7 +100,7 @@ class Ledger:
         becomes = "the process ends and is restarted" if ends else "ovs-lbt continues without it"
         LOG.log(
             logging.CRITICAL if ends else logging.DEBUG if again else logging.ERROR,
-            "a fault of ovs-lbt, not of the switch: %s; %s",
+            "a bug in ovs-lbt, not in the switch: %s; %s",
             found,
             becomes,
             exc_info=(type(error), error, error.__traceback__),
@@ -113,7 +113,7 @@ class Ledger:
         self._tell(fault)
         if ends:
             self._end()
-        return f"{found}, a fault of ovs-lbt; {OUR_LOG}"
+        return f"{found}, a bug in ovs-lbt; {OUR_LOG}"
 
     def _write(self) -> None:
         if self._path is None:
@@ -192,7 +192,7 @@ def answered(
     failed: Callable[[str], Answer],
     submit: Callable[[Answer], None],
 ) -> None:
-    """Carry out a command on a thread, and submit the answer; after a failure, that of `failed`."""
+    """Run `carry_out` on a thread and submit its answer, or the answer of `failed` if it fails."""
 
     def run() -> None:
         try:

@@ -1,8 +1,8 @@
 """Uses NORMAL on this host's switch: reads learned addresses, and forwards on one of several uplinks.
 
-With one uplink, a bridge with plain uplinks forwards without our pipeline and without a loop. `ovs-lbt
-rescue` does this, and the rollback of an attach if NORMAL on all uplinks would form a loop. Only Open
-vSwitch's own tools are used, because the framework may not work.
+On one uplink, NORMAL can forward without our pipeline and without a loop, even with plain uplinks. The
+command `ovs-lbt rescue` uses this, as does the rollback of `attach` if NORMAL on all uplinks would form a
+loop. Only Open vSwitch's own tools are used, because the framework may not work.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOT_FLOODED = r"^ (\d+|LOCAL)\(([^)\n]*)\).*\n +config: .*\bNO_FLOOD\b"
 def read_forwarding(
     bridge: str, submit: Callable[[ForwardingRead], None], beside_the_switch: bool = True
 ) -> None:
-    """On a thread, read the addresses that NORMAL has learned, and submit them."""
+    """On a thread, read the addresses that NORMAL has learned, and submit the addresses."""
 
     def carry_out() -> ForwardingRead:
         if not beside_the_switch:
@@ -61,7 +61,7 @@ def _fdb(command: str, bridge: str) -> str:
 
 
 def parse_forwarding(text: str) -> Iterator[tuple[int, str, int]]:
-    """Return (ofport, MAC, VLAN) for each line of the output of `fdb/show`: `port VLAN MAC age`."""
+    """Yield (ofport, MAC, VLAN) for each line of `fdb/show`, which contains `port VLAN MAC age`."""
     for line in text.splitlines()[1:]:
         words = line.split()
         if len(words) == 4:
@@ -104,7 +104,7 @@ def forward(bridge: str, uplink: str, others: tuple[str, ...]) -> None:
 
 
 def flagged(bridge: str) -> dict[int, str]:
-    """The names of ports with the flag `no-flood`, by ofport. NORMAL does not flood to them.
+    """Return the names of ports with the flag `no-flood`, by ofport. NORMAL does not flood to these ports.
 
     Raises:
         Refused: a tool failed, or the bridge does not allow OpenFlow 1.0.
@@ -115,7 +115,7 @@ def flagged(bridge: str) -> dict[int, str]:
 
 
 def flood(bridge: str, ports: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Let NORMAL flood to `ports`, but not to `others`. NORMAL floods to all other ports.
+    """Let NORMAL flood to `ports`, but not to `others`. The flags of other ports are not changed.
 
     Raises:
         Refused: a tool failed.
@@ -127,7 +127,7 @@ def flood(bridge: str, ports: Iterable[str], others: Iterable[str] = ()) -> None
 
 
 def flows(cut_off: tuple[str, ...]) -> list[str]:
-    """Lines of a bundle that replaces all rescue flows: drop frames from `cut_off`, else NORMAL."""
+    """Return the lines of a bundle that replaces all rescue flows: drop from `cut_off`, else NORMAL."""
     mine = f"cookie={RESCUE_COOKIE:#x}"
     return [
         f"delete cookie={RESCUE_COOKIE:#x}/{COOKIE_KIND_MASK:#x}",

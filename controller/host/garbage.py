@@ -2,7 +2,7 @@
 
 Python frees most objects as soon as they are not referenced. To find unused objects that reference
 each other, it regularly searches all objects, while all threads are blocked. With 300 bridges with
-50 VM ports each, such a search takes about a second, and there was one every six seconds.
+50 VM ports each, such a search takes about a second, and it ran every six seconds by default.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-# The shortest interval of searches of all objects. Objects of a lost connection that were in use during
-# a search are freed only then.
+# The minimum time between two searches of all objects. Objects of a lost connection that were in use
+# during an earlier search are freed only by such a search.
 COMPLETE_SEARCH_INTERVAL_S = 3600.0
 OLDEST_GENERATION = 2
 

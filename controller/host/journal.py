@@ -31,7 +31,7 @@ FLUSH_TIMEOUT_S = 1.0
 
 
 def default_path(service: str) -> Path:
-    """The history file: `OVS_LBT_HISTORY` if set, else in Open vSwitch's log directory."""
+    """Return the history file: `OVS_LBT_HISTORY` if set, else a file in Open vSwitch's log directory."""
     where = os.environ.get("OVS_LBT_HISTORY")
     return Path(where or f"{ovs.dirs.LOGDIR}/{service}-history.jsonl")
 
@@ -133,20 +133,20 @@ def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> N
         and (port is None or not _found(path, history.Query(bridge, last=1)))
     ):
         raise ValueError(_unknown("bridge", bridge, names.bridges, "ovs-vsctl list-br"))
-    # An address behind a VM port has the port's name before its own.
+    # The name of an address behind a VM port begins with the port's name.
     if port is not None and names.ports.isdisjoint((port, port.rpartition("/")[0])):
         raise ValueError(_unknown("VM port", port, names.ports, "ovs-lbt show"))
 
 
 def _unknown(what: str, name: str, names: Collection[str], listing: str) -> str:
-    """The error text for an unknown name. `names`: the existing names; empty if unknown."""
+    """Return the error text for an unknown name. `names`: the existing names; empty if not known."""
     if not names:
         return unknown(f"{what} in the history", name, (), "ovs-lbt history")
     return f"{unknown(what, name, names, listing)}, or ovs-lbt history"
 
 
 def _found(path: Path, query: history.Query) -> list[dict[str, object]]:
-    """The last matching entries. Each file is read backwards, and only as far as needed."""
+    """Return the last matching entries. Each file is read backwards, and only as far as needed."""
     found: list[dict[str, object]] = []
     for number in range(OLDER_FILES + 1):
         older = Path(f"{path}.{number}") if number else path
@@ -161,7 +161,7 @@ def _found(path: Path, query: history.Query) -> list[dict[str, object]]:
 
 
 def _backwards(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file, in reverse order."""
+    """Yield the lines of a file in reverse order."""
     at, rest = file.seek(0, os.SEEK_END), b""
     while at > 0:
         start = max(0, at - BLOCK_BYTES)

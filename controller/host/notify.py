@@ -19,8 +19,8 @@ US_PER_S = 1e6
 class Supervisor:
     """Implements sd_notify(3), configured through systemd's environment variables.
 
-    Without NOTIFY_SOCKET, it does nothing. It must be called on the engine's thread, so that the
-    watchdog detects when this thread hangs.
+    Without NOTIFY_SOCKET, the methods do nothing. They must be called on the engine's thread, so that
+    the watchdog detects when this thread hangs.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -43,7 +43,7 @@ class Supervisor:
         return self._feed_due_s
 
     def feed(self, now_s: float) -> None:
-        """Feed the watchdog if it is due."""
+        """Notify the watchdog if a notification is due."""
         if now_s >= self._feed_due_s:
             self._feed_due_s = now_s + self._feed_every_s
             self._tell("WATCHDOG=1")

@@ -22,7 +22,7 @@ def run(
 ) -> str:
     """Run a program and return its output. The program may take up to twice `timeout_s`.
 
-    `remedy`: the action that the text of an error recommends; empty: none.
+    `remedy`: the action that the error text recommends; empty for none.
 
     Raises:
         Refused: the program is not installed, fails, or does not end in time.
@@ -57,7 +57,7 @@ def wait_until(
     """Wait until `condition` returns True.
 
     Raises:
-        Refused: it does not return True within `timeout_s`. The text is `late`.
+        Refused: `condition` does not return True within `timeout_s`. The text is `late`.
     """
     deadline_s = time.monotonic() + timeout_s
     while not condition():

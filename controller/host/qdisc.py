@@ -34,7 +34,7 @@ CLASS = re.compile(
 
 
 class Qdiscs:
-    """Carries out `Shape` commands on separate threads. A bridge must have only one at a time.
+    """Carries out `Shape` commands on separate threads, at most one command per bridge at a time.
 
     `confirmed` is called just before a change. It returns False if another service leads.
     """
@@ -122,7 +122,7 @@ def read(device: str) -> Found:
 
 
 def _marks(filters: Sequence[dict[str, Any]]) -> tuple[int | None, ...]:
-    """The digests in the filters, in the order of the filters' numbers."""
+    """Return the digests in the filters, in the order of the filters' numbers."""
     marks: dict[int, int | None] = {}
     for entry in filters:
         options = entry.get("options", {})

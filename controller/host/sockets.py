@@ -21,12 +21,12 @@ from controller.text.wording import Refused, in_words
 LOG = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 5.0
-# The time for which the kernel holds back connections without data, and their maximum number.
+# The time for which the kernel holds back connections without data, and the maximum number of these.
 DEFERRED_S, DEFERRED_MAX = 10, 512
-# How often to try to bind an address that could not be bound.
+# The time between two attempts to bind an address.
 BIND_INTERVAL_S = 5.0
 DEFAULT_PORT = 6653
-# The options that give the TLS files.
+# The options that name the TLS files.
 TLS_OPTIONS = "--private-key, --certificate and --ca-cert"
 READ_BYTES = 65536
 
@@ -41,7 +41,7 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_plain(what: str, host: str, instead: str) -> None:
-    """Refuse a connection without TLS to another host, because it could be read or forged.
+    """Refuse a connection without TLS to another host, because the traffic could be read or forged.
 
     Raises:
         ValueError: `host` is another host. The text states that `what` is without TLS, and recommends
@@ -119,7 +119,7 @@ class BridgeSocket:
         return self._socket.recv(count)
 
     def recv_some(self, count: int) -> bytes:
-        """Receive what has arrived without waiting; empty if nothing has, or the connection has ended."""
+        """Return received data without waiting; empty if there is none, or if the connection has ended."""
         try:
             return os.read(self._socket.fileno(), count)
         except OSError:
@@ -299,10 +299,10 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Dials bridges in a way that depends on the location of their database (`database`).
+    """Connects to bridges, locally or over the network, depending on the location of `database`.
 
-    If the database is on this host, a bridge is dialled on its management socket in `run_directory`
-    (Open vSwitch's). Otherwise it is dialled at a passive target in its controller records.
+    If the database is on this host, the connection uses the bridge's management socket in Open vSwitch's
+    `run_directory`. Otherwise, it uses a passive target in the bridge's controller records.
     """
 
     database: str
@@ -318,7 +318,7 @@ class Reach:
 
         Raises:
             Refused: the connection failed.
-            ValueError: the connection would not be encrypted, or a TLS file is invalid.
+            ValueError: the connection to another host would not be encrypted, or a TLS file is invalid.
         """
         if self.local:
             return _dial_unix(self.run_directory / f"{bridge}.mgmt")
@@ -337,7 +337,7 @@ class Reach:
         host = host.strip("[]")
         if host in ("", "0.0.0.0", "::"):
             host = self.database.split(":", 1)[1].rpartition(":")[0].strip("[]")
-        where = f"{target} of {host}"
+        where = f"{target} on {host}"
         if kind == "ptcp":
             refuse_plain(where, host, "a target pssl:PORT")
         try:

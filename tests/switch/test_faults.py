@@ -78,7 +78,7 @@ def told(service: Service, part: str) -> None:
     assert f"ovs-lbt fault  {fault['found']}" in shown and LOG in shown
     assert service.metric("ovslbt_faults_total", part=part) >= 1
     log = service.log.read_text()
-    assert re.search(f"a fault of ovs-lbt, not of the switch: .*{INJECTED}", log)
+    assert re.search(f"a bug in ovs-lbt, not in the switch: .*{INJECTED}", log)
     assert f"\n{INJECTED}\n" in log, "no stack"
 
 

@@ -91,7 +91,7 @@ def test_a_running_service_keeps_its_last_state_and_says_what_is_missing(
     assert own.alive and own.pid == pid
     log = own.log.read_text()
     assert f"{LACKING}; the last valid state stays in force" in log
-    assert "Traceback" not in log and "a fault of ovs-lbt" not in log
+    assert "Traceback" not in log and "a bug in ovs-lbt" not in log
 
 
 def test_a_column_that_gets_another_type_is_not_read(bed: Bed, own: Service) -> None:

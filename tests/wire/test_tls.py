@@ -259,7 +259,7 @@ def test_nothing_is_said_without_tls_beyond_this_host() -> None:
         ValueError, match=r"^--listen 0.0.0.0:6653 is without TLS; use --private-key"
     ):
         dialers.listen(("0.0.0.0", 6653), None)
-    with pytest.raises(ValueError, match=f"^ptcp:6653 of {ABROAD} is without TLS; use .*pssl:PORT"):
+    with pytest.raises(ValueError, match=f"^ptcp:6653 on {ABROAD} is without TLS; use .*pssl:PORT"):
         Reach(f"ssl:{ABROAD}:6640", Path()).dial("br0", ("ptcp:6653",))
     with pytest.raises(ValueError, match=f"tcp:{ABROAD}:6640 is without TLS; use ssl:HOST:PORT"):
         Database(f"tcp:{ABROAD}:6640", lambda _: None)

@@ -69,7 +69,7 @@ def broken(*_: object, **__: object) -> None:
 
 
 FOUND = "AttributeError: module 'ovs' has no attribute 'x'"
-ANSWER = f"{FOUND}, a fault of ovs-lbt; {OUR_LOG}"
+ANSWER = f"{FOUND}, a bug in ovs-lbt; {OUR_LOG}"
 
 
 # ---- the three kinds of threads --------------------------------------------------------
@@ -82,7 +82,7 @@ def test_what_is_vital_ends_the_process_and_is_logged_with_its_stack(
     assert told.ended.is_set() and told.counts() == [("engine", 1)]
     (line,) = caplog.records
     assert line.levelno == logging.CRITICAL and line.exc_info
-    assert line.getMessage().startswith(f"a fault of ovs-lbt, not of the switch: engine: {FOUND}")
+    assert line.getMessage().startswith(f"a bug in ovs-lbt, not in the switch: engine: {FOUND}")
 
 
 def test_what_lasts_starts_anew_until_it_returns(told: Told) -> None:
@@ -301,7 +301,7 @@ def test_a_switch_is_not_blamed_for_what_we_cannot_read(told: Told) -> None:
     framework.Connection.refuse_unread(switch, "port_stats", AttributeError("x"))
     framework.Connection.refuse_unread(switch, "port_stats", ValueError("7"))
     assert refused == [
-        f"port_stats of br0: AttributeError: x, a fault of ovs-lbt; {OUR_LOG}",
+        f"port_stats of br0: AttributeError: x, a bug in ovs-lbt; {OUR_LOG}",
         "port_stats cannot be read: ValueError('7')",
     ]
     assert told.counts() == [("openflow", 1)]
