@@ -1,6 +1,6 @@
 """`ovs-lbt attach --from-bond` and `detach --to-bond`: migrate a Linux bond to Open vSwitch, and back.
 
-The last member carries the host's traffic while the first ones are moved, and is moved last. In between,
+The last member carries the host's traffic while the other members are moved, and is moved last. In between,
 addresses, routes and VLANs are moved in one step. If a step fails, everything is rolled back.
 """
 
@@ -48,7 +48,7 @@ def survey(bridge: str, name: str) -> Host:
         detach = f"ovs-lbt detach {quoted(bridge)}"
         raise Refused(f"bridge {bridge} is attached; detach it first: {detach}")
     if not exists and bridge in links:
-        raise Refused(f"bridge {bridge}: another device has this name; choose another one")
+        raise Refused(f"bridge {bridge}: another device has this name; choose another name")
     at = bridge if bond.is_port else name
     if bond.is_port:
         _refuse_used(name, links, "because the bond is a port of the bridge")

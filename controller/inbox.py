@@ -128,7 +128,7 @@ class Inbox:
     def _next(self, is_due: bool) -> Item | None:
         lanes = enumerate((self._prompt, is_due, self._patient))
         waiting = [lane for lane, waits in lanes if waits]
-        assert waiting, "no item and no timer is available"
+        assert waiting, "an item or a due timer is available"
         overdue = (lane for lane in waiting[1:] if self._passed[lane] >= MOST_PASSED)
         lane = next(overdue, waiting[0])
         for other in waiting:

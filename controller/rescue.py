@@ -122,7 +122,7 @@ def _flood_again(config: BridgeConfig, answers: bool, dry_run: bool) -> str:
     if dry_run:
         return f"NORMAL would flood to {len(ports)} VM ports again"
     flood(config.name, ports)
-    return f"NORMAL forwards on the bond; it floods to {len(ports)} VM ports again"
+    return f"NORMAL forwards on the bond, and floods to {len(ports)} VM ports again"
 
 
 def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:

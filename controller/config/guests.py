@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from controller.config.rows import BridgeRow, Guest, InterfaceRow
 
-# Proxmox writes no IDs, but the VM's number is in the names of its ports: the first port of VM 101 is
+# Proxmox does not write IDs, but the names of ports contain the VM's number: the first port of VM 101 is
 # tap101i0, of a container veth101i0, and behind Proxmox's firewall fwln101o0.
 PROXMOX = re.compile(r"(?:(?:tap|veth)([1-9][0-9]{2,8})i|fwln([1-9][0-9]{2,8})o)([0-9]{1,3})")
 # Names of a VM's interface that are the same on every host: UUID/MAC, and VMIDiN for Proxmox.

@@ -37,9 +37,9 @@ class Record(StrEnum):
 class Key:
     """One key, without its prefix.
 
-    `meaning`: sentences for people, with literal words between backquotes. `default`: the value that
-    applies to a record without this key, as an operator writes it; None if the key has no default.
-    `otherwise`: a description of the default, if `default` does not contain it.
+    `meaning`: the description for operators, with literal words between backquotes. `default`: the
+    value that applies to a record without this key, as an operator writes it; None if the key has no
+    default. `otherwise`: a description of the default, if `default` does not contain the default.
     """
 
     record: Record
@@ -132,7 +132,7 @@ KEYS = (
         "key-loss-grace-s",
         kinds.seconds(0, DAY_S),
         "The time for which the service continues to use the last keys of a bridge whose"
-        " `policy` disappears from the database. The time does not apply to `detach`.",
+        " `policy` disappears from the database. This time does not delay `detach`.",
         default="30",
     ),
     _bridge(

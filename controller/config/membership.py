@@ -2,8 +2,8 @@
 
 An uplink that is treated as a VM port forms a loop, and a VM port that is treated as an uplink
 receives other VMs' traffic. So a list of uplinks with such an error is refused. If the database does
-not show whether an interface is an uplink, an operator sets `role` on an uplink, or a VM port's rule
-on a VM port.
+not show whether an interface is an uplink, an operator sets the key `role` on an uplink, or a rule
+such as `unit` on a VM port.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Describes the effects of hardware offload, DPDK ports and representors on a bridge, and the limits.
+"""Describes the effects and limits of hardware offload, DPDK ports and representors on a bridge.
 
 Sources: Open vSwitch's documentation ("Flow Hardware offload with Linux TC flower", "Using Open
 vSwitch with DPDK", ovs-vswitchd.conf.db(5)), and the checks in `lib/netdev-offload-tc.c` of releases
@@ -39,9 +39,9 @@ class Offload:
     """The hardware offload of a bridge, according to the database.
 
     `told`: sentences that describe the effects. `by_tc`: whether cached flows are offloaded to tc, which
-    counts packets without their Ethernet header. `past_queues`: the VM ports whose frames bypass the
-    queues of uplinks in the card. `no_queues`: the uplinks that cannot have queues. `no_card`: the reason
-    why no card forwards VM traffic although `hw-offload` is true; None if a card may forward it.
+    counts packets without their Ethernet header. `past_queues`: the VM ports whose frames the card
+    forwards without the queues of uplinks. `no_queues`: the uplinks that cannot have queues. `no_card`:
+    the reason why no card forwards VM traffic although `hw-offload` is true; None if a card may do so.
     """
 
     told: tuple[str, ...] = ()
@@ -112,9 +112,9 @@ def _hashed(policy: str, connection_hash: str, no_card: str | None) -> str | Non
 
 
 def _no_card(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> str | None:
-    """Return why no card can forward to the uplinks; None if a card can. A card has only its own ports.
+    """Return why no card can forward to the uplinks; None if a card can.
 
-    A card with offload disabled counts as able, because offload can be enabled at any time.
+    A card forwards only to its own ports. Disabled offload is ignored, because it can be enabled later.
     """
     if row.in_userspace:
         return None if _has_card(row) else "datapath_type netdev offloads to DPDK cards only"

@@ -52,7 +52,7 @@ OF_SERVICE = re.compile(
 
 
 def value(found: Any, key: str) -> Any:
-    """Return the harmless parts of a value: numbers, and texts if `key` (or column or field) is known."""
+    """Return the harmless parts of a value: numbers, and texts of a known key, column or field (`key`)."""
     match found:
         case ["uuid", _] | int() | float() | None:
             return found

@@ -68,11 +68,11 @@ class UplinkConfig:
 
 @dataclass(frozen=True, slots=True)
 class VmPortConfig:
-    """The configuration of a port that is not an uplink, which includes the port LOCAL."""
+    """The configuration of a port other than an uplink. The port LOCAL counts as a VM port."""
 
     name: str
     ofport: OfPort
-    # The VM's name, or the interface's if the VM has no name.
+    # The VM's name, or the interface's name if the VM has no name.
     vm: str
     # The port's own policy, else the bridge's.
     policy: str
@@ -120,8 +120,8 @@ class VmPortConfig:
     tunnel_peers: tuple[tuple[str, str], ...] = ()
     mtu: int | None = None
     guests: tuple[Guest, ...] = ()
-    # Whether only flows count the port's traffic: its port counters do not include the tunnels that
-    # the userspace datapath starts and ends at the port.
+    # Whether the port's load is computed from flow counters only, because its port counters do not
+    # include the tunnels that the userspace datapath starts and ends at the port.
     counted_by_flows: bool = False
 
     def guest(self, mac: str) -> Guest | None:

@@ -54,7 +54,7 @@ def read_vm_ports(
 ) -> values.ReadVmPorts:
     """Read the VM ports: all interfaces with an ofport, except for the interfaces in `others`.
 
-    Unchanged records are not read again, because an invalid value has the same effect as before.
+    Unchanged records are not read again. Their invalid values have the same effect as before.
     """
     policies = {port.name: port.policy for port in last.vm_ports} if last else {}
     read = last.read if last else None
@@ -116,7 +116,7 @@ class _Reader:
         # The bridge's own port has the host's own address.
         mac = interface.mac.lower() if interface.mac else None
         own_macs = (mac,) if mac is not None and interface.ofport == OFPORT_LOCAL else ()
-        # An endpoint can have off-home addresses if it has no LAG and can use all uplinks.
+        # An endpoint can have off-home addresses if it can use all uplinks and they are not a LAG.
         moves_home = teaming == Teaming.SWITCH_INDEPENDENT and carriers >= set(team)
         tunnel_mac = mac if interface.endpoint and moves_home else None
         counted_by_flows = interface.endpoint is not None and common.in_userspace
@@ -153,7 +153,7 @@ class _Reader:
             endpoint=interface.endpoint,
             tunnel_peers=interface.tunnel_peers,
             # A peer with Open vSwitch's userspace datapath sends tunnel frames to the source address of
-            # the frames that it receives, which may be an off-home address of ours. The hosts of a cloud
+            # the frames that it receives, which may be an off-home address. The hosts of a cloud
             # usually have the same datapath, so peers are assumed to have the same datapath as this bridge.
             keeps_address=tunnel_mac is None
             and counted_by_flows

@@ -89,7 +89,7 @@ def ask(method: str, words: Sequence[str], timeout_s: float | None = None) -> st
 
     Raises:
         Refused: the service refuses the command.
-        Unanswered: no service is running, or it ended before it answered.
+        Unanswered: no service is running, or the service ended before it answered.
     """
     message = json.dumps({"id": 0, "method": method, "params": list(words)})
     if timeout_s is None:

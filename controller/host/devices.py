@@ -13,7 +13,7 @@ from pathlib import Path
 SYS_CLASS_NET = Path("/sys/class/net")
 # The kernel's names of switchdev ports (devlink): `p0` is a port of the card, `pf0` a physical
 # function on another host (as on a DPU), `pf0vf1` a virtual function, and `pf0sf2` a subfunction. With
-# several controllers, these begin with the controller, for example `c1`.
+# several controllers, these names begin with the controller's, for example `c1`.
 _PORT = re.compile(r"p\d+(s\d+)?")
 _FUNCTION = re.compile(r"(c\d+)?pf\d+((vf|sf)\d+)?")
 # ethtool's requests (linux/ethtool.h): number and names of the kernel's features, a device's features.

@@ -36,8 +36,8 @@ PARTS = (
     *("port-flags", "select-group", "forwarding", "shaping", "history", "metrics", "addresses"),
     "other",
 )
-# Pauses before a thread starts again; the last one repeats. A thread that has run for longer than
-# the last pause begins again with the first.
+# Pauses before a thread starts again; the last pause repeats. After a thread has run for longer than
+# the last pause, its next pause is the first one again.
 PAUSES_S = (0.1, 1.0, 5.0, 30.0)
 
 

@@ -103,12 +103,12 @@ def append(path: Path, line: str) -> None:
 
 
 def answer(path: Path, words: tuple[str, ...], names: history.Names | None = None) -> str:
-    """Return the entries that the words of a `history` command select. Newest files are read first.
+    """Return the entries that the words of a `history` command select. The newest file is read first.
 
     `names`: the bridges and ports that exist now; None if unknown.
 
     Raises:
-        Refused: the words are not a query.
+        Refused: the words are not a valid query.
         ValueError: a name in the query neither exists nor is in the history.
         OSError: a file cannot be read.
     """

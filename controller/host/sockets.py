@@ -1,4 +1,4 @@
-"""Sockets to bridges, over management sockets, TCP or TLS, and the TLS files of the service."""
+"""Connects to bridges over management sockets, TCP or TLS, and reads the service's TLS files."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class TlsSocket(BridgeSocket):
                 except ssl.SSLZeroReturnError:
                     return b""
                 except ssl.SSLError as error:
-                    # The framework mistakes an SSLError for a timeout and would retry for ever.
+                    # The framework treats an SSLError as a timeout and would retry for ever.
                     raise ConnectionError(str(error)) from error
             received = self._socket.recv(READ_BYTES)
             if not received:

@@ -119,7 +119,7 @@ def test_vms_on_a_bond_hear_broadcasts_again(own: Service, tor: Upstream) -> Non
         own.kill()
         lose_flows(bond)
         assert hear(bond) == set()
-        done = f"{bond.bridge}: NORMAL forwards on the bond; it floods to {len(everybody)} VM ports again\n"
+        done = f"{bond.bridge}: NORMAL forwards on the bond, and floods to {len(everybody)} VM ports again\n"
         assert own.do("rescue", bond.bridge) == done
         assert hear(bond) == everybody
         refused(
