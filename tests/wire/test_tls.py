@@ -220,7 +220,7 @@ def test_bridges_and_databases_are_known_by_their_certificates(
     with listening(pki, name) as port:
         reach = Reach(f"ssl:{HOST}:6640", Path(), ours)
         with pytest.raises(
-            Refused, match=f"^TLS connection to pssl:{port}:{HOST} of {HOST} failed: {why}"
+            Refused, match=f"^TLS connection to pssl:{port}:{HOST} on {HOST} failed: {why}"
         ):
             reach.dial("br0", (f"pssl:{port}:{HOST}",))
         with pytest.raises(
