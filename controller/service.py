@@ -390,7 +390,7 @@ class Service:
         return self._drop_staged(datapath, command.bridge) + self._encoded(datapath, command)
 
     def _drop_staged(self, datapath: Any, bridge: str) -> bytes:
-        """Return the message that discards a bundle staged on this connection; empty if there is none."""
+        """Return the message that discards a bundle staged on this connection; empty without a bundle."""
         staged = self._staged.pop(bridge, None)
         if staged is None or staged.datapath is not datapath:
             return b""

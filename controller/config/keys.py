@@ -113,7 +113,7 @@ POLICIES = {
     "set-port": "same as originating-port, for Switch Embedded Teaming (SET)",
 }
 assert POLICIES.keys() == PRESETS.keys(), "every policy is explained"
-# `replay` adds policies of other packages to the presets.
+# `replay` adds other packages' policies to the presets.
 _POLICY = replace(kinds.name_in(PRESETS), expected=one_of(POLICIES))
 _SECONDS = kinds.seconds(0, DAY_S)
 _SECONDS_OR_NEVER = replace(

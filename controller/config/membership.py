@@ -202,7 +202,7 @@ def _absent(row: BridgeRow, named: tuple[str, ...]) -> Iterator[tuple[str, str]]
 
 
 def _of_a_vm(row: BridgeRow, interface: InterfaceRow) -> str | None:
-    """Return the evidence that an interface does not lead to the network; None if there is none."""
+    """Return the evidence that an interface does not lead to the network; None without evidence."""
     if found := [key for key in VM_IDS if interface.external_ids.get(key)]:
         return f"is an interface of a VM, because it has {found[0]}"
     if interface.name == row.name:

@@ -142,7 +142,7 @@ def _dpdk(row: BridgeRow, no_queues: Sequence[str]) -> Iterator[str]:
             "hw-offload: a DPDK card can offload cached flows that only output, push or pop VLAN"
             " tags, or rewrite addresses; ovs-vswitchd forwards all other flows"
             if _has_card(row)
-            else "hw-offload: datapath_type netdev offloads to DPDK cards only, and the bridge has none"
+            else "hw-offload: datapath_type netdev offloads only to DPDK cards, which this bridge lacks"
         )
 
 

@@ -29,7 +29,7 @@ def read_bridge(row: BridgeRow, last: BridgeConfig | None = None) -> BridgeConfi
     """Return the configuration of an attached bridge.
 
     `last`: the configuration in force. Instead of an invalid value, the last valid value is used, or
-    the default if there is none. The result lists invalid values in `errors`.
+    the default if no value was valid. The result lists invalid values in `errors`.
     """
     asked = last and last.asked
     return _Reader(row, asked, Settings(asked.settings if asked else {})).read()

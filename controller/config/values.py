@@ -280,7 +280,7 @@ class BridgeConfig:
 
     @property
     def observes_bond(self) -> bool:
-        """Whether NORMAL forwards, and the switch has none of our flows."""
+        """Whether NORMAL forwards, and ovs-lbt flows are not installed."""
         return self.mode == "observe" and self.on_bond
 
     @property

@@ -119,7 +119,7 @@ class BridgeSocket:
         return self._socket.recv(count)
 
     def recv_some(self, count: int) -> bytes:
-        """Return received data without waiting; empty if there is none, or if the connection has ended."""
+        """Return received data without waiting; empty if nothing was received or the connection has ended."""
         try:
             return os.read(self._socket.fileno(), count)
         except OSError:

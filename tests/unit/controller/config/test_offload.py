@@ -104,7 +104,7 @@ def test_many_ports_are_counted() -> None:
 def test_the_userspace_datapath_offloads_to_dpdk_ports_only() -> None:
     row = replace(bridge(bond(one("eth1", 1), one("eth2", 2))), hw_offload=True, in_userspace=True)
     (text,) = told(row)
-    assert text.endswith("offloads to DPDK cards only, and the bridge has none")
+    assert text.endswith("offloads only to DPDK cards, which this bridge lacks")
     assert not read_bridge(row).offload.by_tc, "only tc counts without headers"
 
 
@@ -160,7 +160,7 @@ def test_vhost_user_ports_are_no_cards() -> None:
     row = replace(dpdk(hw_offload=True), ports=(*veths().ports, *dpdk().ports[1:]))
     assert {i.kind for i in row.interfaces} == {"", "dpdkvhostuserclient"}
     assert no_card(row) is not None
-    assert told(row)[-1].endswith("offloads to DPDK cards only, and the bridge has none")
+    assert told(row)[-1].endswith("offloads only to DPDK cards, which this bridge lacks")
 
 
 @pytest.mark.parametrize(("wanted", "in_software"), [("auto", True), ("multipath", False)])
