@@ -180,7 +180,7 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Found
     ]
     wrong += [
         (
-            f"{name}, an uplink until now, is missing",
+            f"{name}, an uplink until now, is missing from the uplinks",
             f"add {name} and set role=unused; or remove it: ovs-vsctl {_del_port(row, name)}",
         )
         for name in left
@@ -298,7 +298,7 @@ def _strangers(
         elif bond is not None:
             remedy = f"add it to {bond.name}: ovs-vsctl {_into(row, bond, name)}"
         yield (
-            f"{name}, {what}, is missing",
+            f"{name}, {what}, is missing from the uplinks",
             f"{remedy}; or remove it: ovs-vsctl {_del_port(row, name)};"
             f" or, if it leads to a VM: {IS_VM_PORT.format(quoted(name))}",
         )

@@ -191,7 +191,7 @@ def test_an_uplink_that_was_left_out_does_not_become_a_vm_port_by_a_restart(benc
     bench.ovs.vsctl("set", "bridge", "br1", f'{PREFIX}uplinks="eth2,eth4"')
     bench.service.start()
     wait_until(
-        lambda: any("is missing; add eth3 " in error for error in bench.errors()),
+        lambda: any("is missing from the uplinks; add eth3 " in error for error in bench.errors()),
         "it is told",
     )
     assert "eth3" not in bench.in_force()["br1"]["ports"]

@@ -110,11 +110,11 @@ REFUSED = {
     "set bridge br0 uplinks=eth0,eth9": "Bridge br0 ovs-lbt-uplinks: no interface of br0 is named eth9 (did you mean eth1?); to list the names: ovs-vsctl list-ifaces br0",
     "set bridge br0 uplinks=eth0,eth1,vnet0": f"Bridge br0 ovs-lbt-uplinks: eth0,eth1,vnet0 are {OF_THE_BOND}",
     "set bridge br0 uplinks=eth0,eth2": "Bridge br0 ovs-lbt-uplinks: no interface of br0 is named eth2 (did you mean eth1?); to list the names: ovs-vsctl list-ifaces br0",
-    "set bridge br1 uplinks=eth2,eth3": "Bridge br1 ovs-lbt-uplinks: eth4, an uplink until now, is missing; add eth4 and set role=unused; or remove it: ovs-vsctl del-port br1 eth4",
+    "set bridge br1 uplinks=eth2,eth3": "Bridge br1 ovs-lbt-uplinks: eth4, an uplink until now, is missing from the uplinks; add eth4 and set role=unused; or remove it: ovs-vsctl del-port br1 eth4",
     "set bridge br1 uplinks=eth2,eth3,eth4,web0": "Bridge br1 ovs-lbt-uplinks: web0 is a VM port, because it has ovs-lbt-allow; if it is an uplink: …",
     "set bridge br1 uplinks=eth2,eth3,web1": "Bridge br1 ovs-lbt-uplinks: web1 is a VM port, because it has ovs-lbt-pin; "
     + ROLE.format("web1")
-    + "; Bridge br1 ovs-lbt-uplinks: eth4, an uplink until now, is missing; …",
+    + "; Bridge br1 ovs-lbt-uplinks: eth4, an uplink until now, is missing from the uplinks; …",
     "set bridge br1 uplinks=eth2,eth3,eth4,br1": "Bridge br1 ovs-lbt-uplinks: br1 is the bridge's own port; if it is an uplink: …",
     # ---- set interface, an uplink ------------------------------------------------------
     "set interface eth9 role=active": f"interface eth9: bridge br3 {NOT_ATTACHED} br3",

@@ -335,7 +335,7 @@ LEFT_OUT = "add eth3 and set role=unused; or remove it: ovs-vsctl del-port br0 e
 def test_an_uplink_does_not_become_a_vm_port_by_leaving_the_list() -> None:
     """The network would be joined to itself."""
     here = world(plain(port("eth3", 3), port("vnet0", 10), uplinks="eth1,eth2,eth3")).start()
-    error = f"Bridge br0 ovs-lbt-uplinks: eth3, an uplink until now, is missing; {LEFT_OUT}"
+    error = f"Bridge br0 ovs-lbt-uplinks: eth3, an uplink until now, is missing from the uplinks; {LEFT_OUT}"
     assert refusal(here.ask("set", "bridge", "br0", "uplinks=eth1,eth2")) == error
     here.write(with_ids(here.rows["br0"], uplinks="eth1,eth2")).run_for(1)
     config = here.engine.fleet.bridges["br0"].config
@@ -386,7 +386,7 @@ def test_what_seems_to_be_an_uplink_is_no_vm_port(case: str) -> None:
     assert config.missing == ("eth3",)
     (error,) = (line for line in told(config) if "ovs-lbt-uplinks" in line)
     assert error == (
-        f"Bridge br0 ovs-lbt-uplinks: eth3, {what}, is missing; add eth3 as well; or remove it:"
+        f"Bridge br0 ovs-lbt-uplinks: eth3, {what}, is missing from the uplinks; add eth3 as well; or remove it:"
         " ovs-vsctl del-port br0 eth3; or, if it leads to a VM:"
         " ovs-vsctl set interface eth3 external_ids:ovs-lbt-unit=port"
     )
