@@ -1,6 +1,6 @@
 """One attached bridge: its state, the events that it handles, and the steps that update its switch.
 
-This module has only state and pure functions of it: no I/O, no clock. Methods that take an event or
+This module has only state and pure functions of this state: no I/O, no clock. Methods that take an event or
 `now_s` return the commands to carry out, and call `reconcile` at the end. Each task of a bridge is a
 feature (`controller/features`); this module combines them.
 """
@@ -52,8 +52,8 @@ NEW_VM_AUDIT_S = 2.0
 class Bridge:
     """One bridge, which handles events and returns commands.
 
-    `epoch_s`: the wall-clock time at which `now_s` was zero. `probe_key`: signs path-check probes,
-    so that no other host can forge one.
+    `epoch_s`: the wall-clock time at which `now_s` was zero. `probe_key`: the key that signs
+    path-check probes, so that no other host can forge one.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Bridge:
         # The current phase: inspected, served, gathering, on NORMAL or leaving.
         self.phase = phase
         # Whether an internal error has interrupted a request that attaches or detaches the bridge. Our
-        # flows are then removed without the steps that avoid frame loss, because one of these may have failed.
+        # flows are then removed without the steps that avoid frame loss, because such a step may have failed.
         self.interrupted = False
-        # ---- what the switch has reported
+        # ---- the state that the switch has reported
         # Ports, and which uplinks carry traffic.
         self.links = Links(config.failback_delay_s, config.uplinks)
         # The measured loads of ports, units and buckets.
@@ -81,12 +81,12 @@ class Bridge:
         # The addresses behind VM ports: all of them, and those that are separate units.
         self.addresses = Addresses(self)
         self.address_units = AddressUnits()
-        # Which uplinks reach each other, according to probes.
+        # The results of path checks: which uplinks reach each other.
         self.paths = PathChecks()
-        # ---- what is decided
+        # ---- decisions
         # When to read counters.
         self.polling = Polling()
-        # When each policy decides, and the latest decisions.
+        # The times of policies' decisions, and the latest decisions.
         self.scheduler = Scheduler()
         # The bindings of units to uplinks.
         self.placing = Placing(self)
@@ -105,10 +105,10 @@ class Bridge:
         self.connection_hash = ConnectionHash(self)
         self.shaping = Shaping(self)
         self.probing = Probing(self, probe_key)
-        # In the order in which they act.
+        # All features, in the order in which they act.
         self.features = tuple(part for part in vars(self).values() if isinstance(part, Feature))
 
-    # ---- what is known of the switch ---------------------------------------------------------
+    # ---- the known state of the switch --------------------------------------------------------
 
     @property
     def connected(self) -> bool:
@@ -190,7 +190,7 @@ class Bridge:
 
     @property
     def on_normal(self) -> bool:
-        """Whether NORMAL forwards on the observed bond, or will when our flows have been removed."""
+        """Whether NORMAL forwards on the observed bond, or will forward when our flows are removed."""
         if self.phase.is_attached:
             return self.phase is Phase.ON_NORMAL
         return self.config.observes_bond and not self.handover.is_gathering
@@ -207,7 +207,7 @@ class Bridge:
 
     @property
     def wants_addresses(self) -> bool:
-        """Whether units or queues need the learned addresses to be read."""
+        """Whether units, path checks or queues need a reading of the learned addresses."""
         if self.config.per_address and self.phase.is_attached and self.installed_anything:
             return True
         if self.checks_paths and any(port.vlans.takes_tagged for port in self.config.vm_ports):
@@ -228,12 +228,12 @@ class Bridge:
 
     @property
     def resumes_s(self) -> float:
-        """The time to send changes that wait until the switch has failed over; infinity if none wait."""
+        """When to send the changes that wait for the switch's failover; infinity if no changes wait."""
         return self.installation.resumes_s if self.connected else math.inf
 
     @property
     def announces_at_s(self) -> float:
-        """The time when the next announcement or inbound check is due; infinity if none is."""
+        """When the next announcement or inbound check is due; infinity if none is scheduled."""
         if not self.connected:
             return math.inf
         announced_s = min(self.announcer.due.due_s(), self.off_home.due.due_s())
@@ -242,9 +242,9 @@ class Bridge:
     # ---- requests of operators ---------------------------------------------------------------
 
     def inspect(self) -> Commands:
-        """Inspect the bridge for a request. The service then makes no decisions for the bridge."""
+        """Begin a request: read the switch. Until the request ends, policies do not decide for the bridge."""
         self.turn(Turn.INSPECT)
-        assert self.phase.changes_nothing, "a request looks first"
+        assert self.phase.changes_nothing, "a request inspects the bridge first"
         self.interrupted = False
         return self.read_anew()
 
@@ -256,14 +256,14 @@ class Bridge:
     def take_over(self, config: BridgeConfig, now_s: float) -> Commands:
         """Manage the bridge after it was inspected, or after a detach has failed."""
         self.turn(Turn.TAKE_OVER)
-        assert self.phase.is_attached, "the service decides from now on"
+        assert self.phase.is_attached, "the bridge is attached now"
         self.interrupted = False
         return self.configure(config, now_s)
 
     def give_back(self, now_s: float) -> Commands:
         """Remove all our flows and groups from the switch."""
         self.turn(Turn.GIVE_BACK)
-        assert self.phase is Phase.LEAVING, "nothing of ours stays"
+        assert self.phase is Phase.LEAVING, "all our flows will be removed"
         self.handover.end_gathering()
         read = self.read_anew() if self.installed is None else []
         return [*read, *self.reconcile(now_s)]
@@ -311,7 +311,7 @@ class Bridge:
         return [*self.decision_log.refused(self.placing.team_view, moves, why, now_s)]
 
     def recover(self, read_s: float, poll_s: float, why: str) -> Commands:
-        """Continue after an internal error has interrupted the handling of an event, as after a reconnect.
+        """Continue as after a reconnect, because an internal error has interrupted the handling of an event.
 
         Installed flows are kept, and are read at `read_s`. Polls continue at `poll_s`. `why`: the answer to
         waiting requests.
@@ -348,10 +348,10 @@ class Bridge:
         return [self.installation.read_installed()]
 
     def disconnect(self) -> Commands:
-        """Handle a lost connection. The switch forwards with the installed flows, and bindings are kept."""
+        """Handle a lost connection. The switch continues to forward with the installed flows; bindings are kept."""
         self.links.connected = False
         self._forget_switch()
-        assert self.installed is None, "what the switch has now is not known"
+        assert self.installed is None, "the installed flows are not known now"
         return []
 
     def _forget_switch(self) -> None:
@@ -377,7 +377,7 @@ class Bridge:
     # ---- the configuration in force ----------------------------------------------------------
 
     def _take_config(self, config: BridgeConfig, now_s: float) -> Commands:
-        """Apply a configuration in force, which already includes the fallback without LACP."""
+        """Apply a configuration that already includes the fallback without LACP."""
         self.placing.end_splits(config)
         old, self.config = self.config, config
         other_mode = old.mode != config.mode
@@ -432,10 +432,10 @@ class Bridge:
     def reconcile(self, now_s: float) -> Commands:
         """Update bindings to match homes and links, and the switch to match bindings.
 
-        None of the steps handles an event. They run again after a bundle without changes, which is
-        done immediately. This method plans announcements; `tick` sends them.
+        The steps do not handle events. They are repeated after a bundle without changes, which is
+        done immediately. This method schedules announcements; `tick` sends them.
         """
-        assert self.connected or self.installed is None, "what a switch has is asked again"
+        assert self.connected or self.installed is None, "without a connection, the installed flows are not known"
         commands: Commands = []
         if self.phase.changes_nothing:
             return commands
@@ -462,9 +462,9 @@ class Bridge:
     # ---- time --------------------------------------------------------------------------------
 
     def _timers(self) -> Iterator[tuple[float, Callable[[float], Commands]]]:
-        """Yield timers in the order in which they run: due time, in seconds of engine time, and function.
+        """Yield (due time in seconds of engine time, function) of each timer, in the order in which they run.
 
-        Each timer is computed only before it runs, because earlier functions may have changed it.
+        A timer is computed directly before it runs, because earlier functions may have changed it.
         """
         yield from self.handover.timers()
         yield self.decision_log.outcome_due_s, self._log_outcome
@@ -483,7 +483,7 @@ class Bridge:
         yield from self.inbound_check.timers()
 
     def deadline_s(self) -> float:
-        """The time when the next timer is due, and `tick` must be called; infinity if none is."""
+        """When the next timer is due, and `tick` must be called; infinity if no timer is running."""
         return min([due_s for due_s, _ in self._timers()])
 
     def tick(self, now_s: float) -> Commands:

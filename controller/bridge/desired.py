@@ -1,4 +1,4 @@
-"""Builds the desired team of a bridge from its bindings: the input for building the pipeline."""
+"""Builds the desired team of a bridge from the bridge's bindings, as input for building the pipeline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def desired_team(bridge: Bridge, of: Bindings) -> Team | None:
-    """Return the team for building the pipeline with these bindings; None if there should be no pipeline.
+    """Return the team for building the pipeline with bindings `of`; None if there should be no pipeline.
 
     A bridge that is being detached or handed over to NORMAL keeps its pipeline until NORMAL floods
     to all ports again.
@@ -33,7 +33,7 @@ def desired_team(bridge: Bridge, of: Bindings) -> Team | None:
     reused = placing.reused.reuse("order")
 
     def order(unit: Unit) -> tuple[Uplink, ...]:
-        """The uplinks that a unit may use, beginning with the current one."""
+        """Return the uplinks that a unit may use, the current one first."""
         return reused(unit.name, ordered, (of.whereabouts(unit), unit, uplinks))
 
     orders = {unit.name: order(unit) for unit in units if not unit.is_bucket}
@@ -72,7 +72,7 @@ def _links(bridge: Bridge) -> tuple[Uplink, ...]:
 
 
 def _vm_port(port: VmPortConfig, order: Iterable[Uplink], split: frozenset[str]) -> VmPort:
-    """A VM port in the form for the pipeline. `split`: the VM ports that are split on the switch."""
+    """Convert a VM port for the pipeline. `split`: the VM ports that are split on the switch."""
     policy = buckets.hashed_by(port, split)
     hashed = None if policy is None else buckets.number_of(policy)
     return VmPort(
@@ -87,7 +87,7 @@ def _vm_port(port: VmPortConfig, order: Iterable[Uplink], split: frozenset[str])
 
 
 def _lanes(uplinks: Sequence[Uplink]) -> dict[OfPort, tuple[OfPort, ...]]:
-    """For each uplink, the uplinks that serve its off-home addresses, beginning with the current one."""
+    """For each uplink, the uplinks that serve its off-home addresses, the current one first."""
     found = {}
     for own in uplinks:
         order = failover.order(own.name, own.name, uplinks, failover.as_configured)

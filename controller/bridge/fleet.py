@@ -1,4 +1,4 @@
-"""The managed bridges of this host, and how they follow their records in the database."""
+"""Manages the bridges of this host according to their records in the database."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from controller.text.wording import OUR_LOG, keys_again, one_line
 
 # How long `show` reports a fault.
 TOLD_FOR_S = 86_400.0
-# A part of this service that failed restarts within this time.
+# A failed part of this service is restarted within this time.
 STILL_FELT_S = 30.0
 # Parts of this service that do not exchange messages with a switch.
 BESIDE = frozenset({"history", "metrics", "commands"})
@@ -44,10 +44,10 @@ FORGOTTEN = (
 )
 # This key marks a port if the service has set the port's column `protected`.
 PROTECTED = PREFIX + "protected"
-# The first pause before the bridge is handled again. The pause doubles each time, up to the longest.
+# After an error, a bridge is handled again after a pause, which doubles with each error up to the longest.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 60.0
 MOST_DOUBLED = 10
-# A failure ends if no error occurs for this long after the pause. A policy needs a window of loads to decide.
+# A failure ends if no error occurs for this long after the pause: a policy with a window decides late.
 OVER_AFTER_S = 60.0
 # The number of different errors of a bridge that are remembered as reported.
 MOST_TOLD = 8
@@ -55,11 +55,11 @@ MOST_TOLD = 8
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A series of internal errors of a bridge: when to handle the bridge again, and which errors to report.
+    """A series of internal errors of a bridge: the time to handle the bridge again, and the errors.
 
     `texts`: the errors in the log, the latest last. `count`: the number of times the bridge was handled again.
     `until_s`: when the bridge is handled again, in seconds of engine time. `holds`: whether all timers,
-    and not only polls, wait until `until_s`. `is_new`: whether the last error must be counted.
+    and not only polls, wait until `until_s`. `is_new`: whether the last error must be reported.
     """
 
     texts: tuple[str, ...]
@@ -81,7 +81,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Fleet:
-    """All attached and inspected bridges; none while another service leads (`leads` False).
+    """All attached and inspected bridges; none while another service leads (`leads` is False).
 
     `epoch_s`: the wall-clock time at which `now_s` was zero, for times in output and in the database.
     """
@@ -90,15 +90,15 @@ class Fleet:
     leads: bool = True
     # The content of the database, as last read.
     database: DatabaseRead = field(default_factory=lambda: DatabaseRead(()))
-    # When a service on standby last checked whether this one is alive.
+    # When a service on standby last checked whether this service is alive.
     challenged_s: float | None = None
     bridges: dict[str, Bridge] = field(default_factory=dict)
     # The row from which each bridge was last configured. Bridges that a request is attaching or
     # detaching are not included.
     _followed: dict[str, BridgeRow] = field(default_factory=dict)
-    # The last fault of each part of this service. A waiting request can report it as the cause.
+    # The last fault of each part of this service. A waiting request can report the fault as its cause.
     faults: dict[str, Faulted] = field(default_factory=dict)
-    # The internal errors, by bridge.
+    # The internal errors of each bridge, by its name.
     failures: dict[str, Failure] = field(default_factory=dict)
     # The reports that `end_failures` returns next.
     _unreported: Commands = field(default_factory=list)
@@ -114,7 +114,7 @@ class Fleet:
     def rows(self) -> Mapping[str, BridgeRow]:
         """The records of all bridges, attached or not, by name.
 
-        They include keys that have disappeared from the database a short time ago (`lost_keys`).
+        The records include keys that disappeared from the database a short time ago (`lost_keys`).
         """
         return self._marks.rows
 
@@ -158,7 +158,7 @@ class Fleet:
         return bridge is not None and not bridge.phase.is_attached and not bridge.interrupted
 
     def held_until_s(self, name: str) -> float:
-        """The time before which no timer of a bridge is due, because of an internal error."""
+        """The time until which a bridge's timers are suspended because of an internal error."""
         found = self.failures.get(name)
         if found is None or not found.holds or self._begins_anew(self.bridges.get(name)):
             return 0.0
@@ -170,11 +170,11 @@ class Fleet:
         for name, found in list(self.failures.items()):
             if now_s > found.until_s + OVER_AFTER_S:
                 del self.failures[name]
-                reports.append(Report("info", f"{name}: handled again without errors"))
+                reports.append(Report("info", f"{name}: recovered from internal errors"))
         return reports
 
     def blamed(self, bridge: str, since_s: float) -> Faulted | None:
-        """The latest internal fault since `since_s` that may be why a switch seems not to answer."""
+        """The latest internal fault since `since_s` that may explain why a switch does not answer."""
         at_s = self.epoch_s + since_s - STILL_FELT_S
         found = [f for f in self.faults.values() if f.at_s >= at_s and f.part not in BESIDE]
         found = [f for f in found if f.part != "bridge" or f.text.startswith(f"bridge {bridge}: ")]
@@ -189,8 +189,8 @@ class Fleet:
     def follow_database(self, in_hand: set[str], now_s: float) -> Commands:
         """Add, remove and configure bridges according to the database.
 
-        `in_hand`: the bridges that a request is attaching or detaching. They are kept even if they are
-        not attached, and the request configures them.
+        `in_hand`: the bridges that a request is attaching or detaching. These bridges are kept
+        even if they are not attached, and the request configures them.
         """
         earlier, commands, completed = self.rows, Commands(), []
         for row in self.database.bridges:
@@ -237,12 +237,12 @@ class Fleet:
         return self.follow_database(set(), now_s)
 
     def expire(self, in_hand: set[str], now_s: float) -> Commands:
-        """Stop managing bridges if the time for which their lost keys apply has expired."""
+        """Stop managing the bridges whose lost keys no longer apply."""
         due = now_s >= self.lost_keys.expires_s()
         return self.follow_database(in_hand, now_s) if due else []
 
     def as_stored(self, row: BridgeRow) -> BridgeRow:
-        """The record in the database, without keys that have disappeared from it."""
+        """Return a bridge's record as it is stored in the database, without lost keys."""
         stored = next(one for one in self.database.bridges if one.name == row.name)
         return replace(row, external_ids=stored.external_ids, keys_lost=False)
 
@@ -275,7 +275,7 @@ class Fleet:
         phase = after(Phase.INSPECTING, Turn.TAKE_OVER, config.observes_bond)
         if inspects:
             phase = Phase.INSPECTING
-        # The numbers of probe rounds start again when a bridge is managed again, so it gets a new key.
+        # The numbers of probe rounds start again when a bridge is managed again, so the bridge gets a new key.
         life = f"{config.name}\0{next(self._lives)}".encode(errors="surrogatepass")
         probe_key = hmac.digest(self.probe_key, life, "sha256")
         self.bridges[config.name] = Bridge(config, self.epoch_s, phase, probe_key=probe_key)
@@ -314,12 +314,12 @@ class Fleet:
         return [bridge for bridge in bridges if bridge.phase.is_attached]
 
     def status(self, *names: str) -> tuple[BridgeStatus, ...]:
-        """The status of the attached bridges with these names; without names, of all of them."""
+        """The status of the attached bridges with these names; without names, of all attached bridges."""
         wanted = [b for b in self.serving if not names or b.config.name in names]
         return tuple(filter(None, map(self._status, wanted)))
 
     def status_after(self, name: str) -> BridgeStatus | None:
-        """The status of the attached bridge that follows `name` in the order of names; None if none does."""
+        """The status of the next attached bridge after `name`, in the order of names; None if there is none."""
         behind = [bridge for bridge in self.serving if bridge.config.name > name]
         return next(filter(None, map(self._status, behind)), None)
 
@@ -340,10 +340,10 @@ class Fleet:
 def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Setting]:
     """The settings that keep NORMAL from forwarding between plain uplinks.
 
-    NORMAL forwards for a moment when the fail mode changes, and for longer without the service. Open
+    NORMAL forwards briefly when the fail mode changes, and for longer while no service runs. Open
     vSwitch never forwards between ports that are `protected`. If other programs use that column, for
-    example to isolate VMs, it is not changed: their VMs could not reach the uplinks. Our mark is on the
-    port, so that both are removed together. Without `config`, the bridge is detached.
+    example to isolate VMs, it is not changed: those VMs could not reach the uplinks. The key PROTECTED
+    marks ports that we protect; both are removed together. `config` None: the bridge is detached.
     """
     uplinks: Collection[str] = ()
     others_use_it = any(p.protected and PROTECTED not in p.external_ids for p in row.ports)
@@ -364,7 +364,7 @@ def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Se
 
 def _secured(row: BridgeRow) -> Commands:
     """Restore the fail mode that `attach` has set."""
-    found = f"Bridge {row.name} fail_mode: changed to {row.fail_mode or 'standalone'} since attach"
+    found = f"Bridge {row.name} fail_mode: changed to {row.fail_mode or 'standalone'} after attach"
     why = "because plain uplinks form a loop without our flows; detach restores the previous mode"
     return [
         Report("warning", f"{found}; {controllers.SECURE} is set again, {why}"),

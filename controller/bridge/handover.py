@@ -1,10 +1,10 @@
-"""The handover between NORMAL and our pipeline on a bond, including the addresses that each has learned.
+"""Hands a bond over from NORMAL to our pipeline and back, including the addresses that each has learned.
 
 Only the side that has forwarded a VM's frames knows the VM's port. Silent VMs would be unreachable if their
 addresses were not passed on.
 
 On an active-backup bond, NORMAL drops frames that backup members receive, so frames on their way to a VM
-would be lost. Before NORMAL takes over there, all units *gather*: they are bound to the active member.
+would be lost. Before NORMAL takes over such a bond, all units *gather*: they are bound to the active member.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Handover(Feature[ForwardingRead]):
 
     # The uplinks of the bridge when NORMAL's learned addresses were last cleared; empty if never.
     taken_over_with: tuple[OfPort, ...] = ()
-    # When frames no longer arrive on other members, in engine time; infinity if units do not gather.
+    # When frames no longer arrive on other members, in engine time; infinity unless units gather.
     gathered_s: float = math.inf
     # The reason for the next takeover by NORMAL, in words; empty for an operator's request.
     because: str = ""
@@ -45,7 +45,7 @@ class Handover(Feature[ForwardingRead]):
     def gather(self, now_s: float) -> bool:
         """Bind every unit to one member, if this is needed before NORMAL takes over.
 
-        Policies and pins then have no effect until NORMAL has taken over. Returns False if it is not needed.
+        Policies and pins then have no effect until NORMAL has taken over. Return False if units need not gather.
         """
         bridge, because, self.because = self.bridge, self.because or ASKED_FOR, ""
         if not bridge.connected or not bridge.installed_anything or bridge.interrupted:
@@ -55,7 +55,7 @@ class Handover(Feature[ForwardingRead]):
         if member is None or all(at.uplink == member for at in bound):
             return False
         bridge.turn(Turn.GATHER)
-        assert bridge.phase is Phase.GATHERING, "units gather before a bridge is given back"
+        assert bridge.phase is Phase.GATHERING, "units gather before NORMAL takes over"
         self.gathered_s = now_s + GATHERED_AFTER_S
         bridge.placing.gather_on(member)
         bridge.decision_log.because = f"{because}: NORMAL takes over on {member}"
@@ -73,7 +73,7 @@ class Handover(Feature[ForwardingRead]):
         return [*self.read_for_normal(), *self.bridge.reconcile(now_s)]
 
     def leave(self, now_s: float) -> list[Command]:
-        """Hand the bond over to NORMAL. Let units gather first if this is needed."""
+        """Hand the bond over to NORMAL. If necessary, units gather first."""
         self.end_gathering()
         bridge = self.bridge
         if not bridge.on_normal or not bridge.connected or not bridge.installed_anything:
@@ -81,14 +81,14 @@ class Handover(Feature[ForwardingRead]):
         return [] if self.gather(now_s) else self.read_for_normal()
 
     def read_for_normal(self) -> list[Command]:
-        """Read learned addresses for announcements to NORMAL and upstream switches, before flows are removed."""
+        """Before our flows are removed, read learned addresses to announce to NORMAL and upstream switches."""
         read = self.bridge.announcer.announce_once(self.bridge.announcer.everything)
         return read if self.bridge.connected else []
 
     def introduce(self) -> None:
-        """Add frames from which NORMAL learns the VMs' ports after it has taken over a bond.
+        """Prepare the frames from which NORMAL learns the VMs' ports after it has taken over a bond.
 
-        The frames do not leave the bridge. A later attach reads the addresses, also those of silent VMs.
+        The frames do not leave the bridge. A later attach reads these addresses, including those of silent VMs.
         """
         if not self.config.on_bond:
             return
@@ -121,8 +121,8 @@ class Handover(Feature[ForwardingRead]):
     def take_over(self) -> list[Command]:
         """Clear the addresses learned by NORMAL, once for each set of uplinks of our pipeline.
 
-        When a member fails, the bond sends announcements of these addresses on another member. They
-        would return to our pipeline, and VMs would seem to be outside the bridge.
+        When a member fails, the bond sends announcements of these addresses on another member.
+        These frames would return to our pipeline, and VMs would seem to be outside the bridge.
         """
         bridge, config = self.bridge, self.config
         uplinks = tuple(uplink.ofport for uplink in config.uplinks)

@@ -18,9 +18,9 @@ NAMED_AT_MOST = 3
 
 
 def obstacles(read: InstalledRead, on_bond: bool) -> str:
-    """The conflicts of other programs' flows and groups with our pipeline, and what to do.
+    """Describe how other programs' flows and groups conflict with our pipeline, and what to do.
 
-    Empty if there are none.
+    Return an empty text if there is no conflict.
     """
     found, remedies = list[str](), list[str]()
     if groups := foreign_groups(read):
@@ -31,7 +31,7 @@ def obstacles(read: InstalledRead, on_bond: bool) -> str:
         ours = f"{OUR_TABLES.start}-{OUR_TABLES.stop - 1}"
         found.append(f"other programs have flows {named(flows)}")
         remedies.append(
-            f"remove all flows in table 0 from priority {lowest} up, and in tables {ours}"
+            f"remove all flows in table 0 with priority {lowest} or higher, and in tables {ours}"
         )
     return "; ".join(found + remedies)
 
@@ -66,7 +66,7 @@ def _classify_priority(on_bond: bool) -> int:
 
 
 def named(things: Sequence[object]) -> str:
-    """The first `NAMED_AT_MOST` things as text, and the number of the others."""
+    """Return the first `NAMED_AT_MOST` things as text, and the number of the others."""
     words = " ".join(str(thing) for thing in things[:NAMED_AT_MOST])
     more = len(things) - NAMED_AT_MOST
     return f"{words} and {more} more" if more > 0 else words

@@ -30,8 +30,8 @@ from policies.model import Move
 
 RETRY_INTERVAL_S = 1.0
 # How long the switch takes to apply a change of groups or links to its flow cache. Revalidation
-# starts immediately and takes about 20 µs for each cached flow. If a round is already running, it
-# takes longer, but a VM port then misses only few broadcasts.
+# starts immediately and takes about 20 µs for each cached flow. If the switch is already
+# revalidating, it takes longer, but a VM port then misses only a few broadcasts.
 REVALIDATED_AFTER_S = 0.03
 # How often to read installed flows and groups, to restore those that another program removed.
 AUDIT_INTERVAL_S = 10.0
@@ -40,7 +40,7 @@ FLUSH_AUDIT_INTERVAL_S = 0.05
 FLUSHED_WITHIN_S = 3.0
 # If more moves wait for a bundle, all moves of a unit are combined into one.
 MOST_EXPECTED = 1000
-# The number of different request numbers.
+# The number of different values of `Installation.reading`.
 READINGS = 0x10000
 
 
@@ -58,7 +58,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle that was sent and not yet answered. `waiting`: the replies to send when it is done."""
+    """A bundle that was sent and not yet answered. `waiting`: the replies to send afterwards."""
 
     bundle_id: int
     step: Step
@@ -94,13 +94,13 @@ class Installation(Feature[InstalledRead | BundleDone]):
     _counted: bool = False
     # The last desired team and its pipeline, so that the pipeline is built only once.
     _built: tuple[Team, Pipeline] | None = None
-    # The flows and groups that `installed` was made from; readings often repeat them unchanged.
+    # The flows and groups from which `installed` was made; later readings often return the same objects.
     _taken: tuple[tuple[FlowSpec, ...], tuple[GroupSpec, ...]] | None = None
 
     def expect(self, moves: Iterable[Move]) -> None:
         """Add moves to the next bundle.
 
-        They are combined if there are many: links may change often while the switch does not answer.
+        Many moves are combined: links may change often while the switch does not answer.
         """
         self.expected += moves
         if len(self.expected) > MOST_EXPECTED:
@@ -213,14 +213,14 @@ class Installation(Feature[InstalledRead | BundleDone]):
         if installs == self.installed:
             installs = desired
         changes = pipeline.changes(installs, self.installed)
-        # Learned flows belong to neither pipeline. Without these, the switch would have to learn again.
+        # Learned flows belong to neither pipeline. Without them, the switch would have to learn again.
         if learned := self.bridge.addresses.seeds(changes.add_flows, self.installed):
             changes = replace(changes, add_flows=(*changes.add_flows, *learned))
         return Step(changes, installs, final=installs == desired)
 
     def install(self, now_s: float) -> tuple[list[Command], bool]:
-        """Send the differences as a bundle. Also return whether the bundle is already done, without changes."""
-        assert not self.bridge.phase.changes_nothing, "a request that only looks changes nothing"
+        """Return the commands that install the desired pipeline, and whether an empty bundle is already done."""
+        assert not self.bridge.phase.changes_nothing, "a bridge is not changed while it is inspected"
         if not self._may_install(now_s):
             return [], False
         bridge, name = self.bridge, self.config.name
@@ -238,12 +238,12 @@ class Installation(Feature[InstalledRead | BundleDone]):
             return self._carried_out(bundle, now_s), True
         bridge.addresses.seeded()
         told = Report("debug", f"{name}: {len(changes)} changes to flows and groups")
-        # This reading is answered when the bundle is done, and returns the addresses to announce.
+        # The switch answers this reading after the bundle, with the addresses to announce.
         ahead = bridge.announcer.read_ahead(bundle.moves)
         return [told, Apply(name, bundle.bundle_id, changes), *ahead], False
 
     def next_bundle(self, step: Step) -> Bundle | None:
-        """Create and return the next bundle, which is now pending; None if nothing is left to do."""
+        """Create, record and return the next bundle; None if nothing is left to do."""
         if not step.changes and not self.expected and not (step.final and self.waiting):
             return None
         assert self.settled, "one bundle at a time, and none before a reading"
@@ -296,7 +296,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
             bridge.announcer.introductions = []
             commands += bridge.off_home.part() if bundle.step.changes else []
             if bridge.on_normal:
-                # While NORMAL forwards, no flows count these units.
+                # While NORMAL forwards, no flow counters exist for these units.
                 bridge.address_units.forget_units()
                 placing.keep_units()
         moves = [move for move in bundle.moves if not move.is_resplit]
@@ -307,7 +307,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return [*commands, *placing.remembered({move.unit for move in moves})]
 
     def logged(self, moves: Iterable[Move], more: str = "") -> list[Command]:
-        """One log line for each VM port that moves, and one for all buckets with the same source and target."""
+        """Return a log line for each VM port that moves, and one for all buckets with the same source and target."""
         name, because = self.config.name, self.bridge.decision_log.because
         return [
             Report("info", f"{name}: {move.way} ({because or move.reason}){more}")
@@ -317,7 +317,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
     def _bundle_refused(self, bundle: Bundle, error: str, now_s: float) -> list[Command]:
         """Report that the switch has refused a bundle, and schedule a reading of installed flows."""
         bridge, placing = self.bridge, self.bridge.placing
-        assert self.installed is None, "what the switch has now is not known"
+        assert self.installed is None, "the installed flows are not known now"
         self.audit_due_s = now_s + RETRY_INTERVAL_S
         moves, self.expected = [*bundle.moves, *self.expected], []
         placing.counts.refused.update(move.reason for move in moves)
@@ -369,7 +369,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
             return []
         commands: list[Command] = []
         if inspects and self.config.on_bond:
-            # Before any change, read which ports already have the flag.
+            # Read the flags of ports before any change.
             commands += bridge.no_flood.inspect(now_s)
         unknown = self.config.on_bond or not bridge.addresses.by_port
         is_leaving, asked = bridge.phase is Phase.LEAVING, bridge.addresses.awaits_normal
@@ -379,9 +379,9 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return [*commands, *bridge.reconcile(now_s)]
 
     def _take(self, read: InstalledRead, now_s: float) -> bool:
-        """Store a reading. If it may have been made before a bundle, ignore it and return False."""
+        """Store a reading. If the reading may be older than a bundle, ignore it and return False."""
         if now_s < self._flushes_until_s:
-            # The interval begins with the answer, because reading a switch with many bridges takes long.
+            # The interval begins with the answer, because a reading takes long if the switch has many bridges.
             self.audit_due_s = now_s + FLUSH_AUDIT_INTERVAL_S
         if self._bundle is not None or read.number != self.reading:
             return False
@@ -447,7 +447,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
 
 
 def _combined(moves: Iterable[Move]) -> list[Move]:
-    """One move for each unit, from its first source to its last target. Splits and merges are kept."""
+    """Combine the moves of each unit, from its first source to its last target; keep splits and merges."""
     combined: dict[object, Move] = {}
     for move in moves:
         key = object() if move.is_resplit else move.unit

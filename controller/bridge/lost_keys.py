@@ -1,7 +1,7 @@
 """Keeps the last keys of a bridge for some time if they disappear from the database.
 
 Network scripts such as netplan remove keys, and write them again seconds later. If the service stopped
-managing the bridge, flows would not be updated in between. A copy of the keys in the database
+managing the bridge, flows would not be updated in those seconds. A copy of the keys in the database
 (`config.kept_keys`) is used if keys disappear while the service is stopped, and by later commands.
 """
 
@@ -40,7 +40,7 @@ def copied(row: BridgeRow) -> Iterator[Setting]:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The last keys of a bridge, after they have disappeared, and when they stop to apply."""
+    """A bridge's last keys before they disappeared, and the time until which they apply."""
 
     keys: Mapping[str, str]
     until_s: float
@@ -48,14 +48,14 @@ class _Kept:
 
 @dataclass(slots=True)
 class LostKeys:
-    """The keys that have disappeared, by bridge."""
+    """The keys that have disappeared from the database, by bridge."""
 
     grace_s: float = HOST_KEYS[GRACE].without
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _invalid: tuple[str, ...] = ()
 
     def allow(self, text: str | None) -> Commands:
-        """Use `text`, the value of key-loss-grace-s, from now on. An invalid value is ignored."""
+        """Set the time for which lost keys apply to `text` (key-loss-grace-s). If invalid, use the default."""
         settings = Settings({("Open_vSwitch .", PREFIX + GRACE): self.grace_s})
         ids = {} if text is None else {PREFIX + GRACE: text}
         found = settings.given("Open_vSwitch .", ids, HOST_KEYS)
@@ -66,10 +66,10 @@ class LostKeys:
     def with_lost_keys(
         self, row: BridgeRow, before: BridgeRow | None, may_begin: bool, now_s: float
     ) -> tuple[BridgeRow, Commands]:
-        """Return the row with the keys that have disappeared, and the resulting reports and writes.
+        """Return the row, completed with the lost keys, and the resulting reports and writes.
 
         `before`: the row that this method returned last for the bridge; None the first time. `may_begin`:
-        whether missing keys may apply: the service manages the bridge, or has just started, and no request
+        whether the last keys may apply: the service manages the bridge, or has just started, and no request
         is changing the bridge.
         """
         name, commands = row.name, Commands()
@@ -80,7 +80,7 @@ class LostKeys:
             if missing := of_service(name, keys, besides=row.external_ids):
                 commands.append(Write(missing))
             if were_lost or keys:
-                commands.append(Report("info", f"Bridge {name}: its keys have been restored"))
+                commands.append(Report("info", f"Bridge {name}: the lost keys are in the database again"))
         elif not row.attached and not were_lost and may_begin and keys and self.grace_s:
             self._kept[name] = _Kept(keys, now_s + self.grace_s)
             found = f"Bridge {name} {PREFIX}policy: the key was removed from the database"
@@ -89,7 +89,7 @@ class LostKeys:
         return self.completed(row, now_s), commands
 
     def completed(self, row: BridgeRow, now_s: float) -> BridgeRow:
-        """The row with the keys that have disappeared, while they apply."""
+        """Return the row, completed with the bridge's lost keys while these apply."""
         kept = self._kept.get(row.name)
         if kept is None or now_s >= kept.until_s:
             self._kept.pop(row.name, None)
@@ -103,7 +103,7 @@ class LostKeys:
             self._kept[row.name] = _Kept(keys, float("inf"))
 
     def forget_lost(self, name: str) -> None:
-        """Forget the lost keys of a bridge, because a request decides about its keys."""
+        """Forget the lost keys of a bridge, because a request changes the bridge's keys."""
         self._kept.pop(name, None)
 
     def keep_lost(self, names: Collection[str]) -> None:
@@ -111,5 +111,5 @@ class LostKeys:
         self._kept = {name: kept for name, kept in self._kept.items() if name in names}
 
     def expires_s(self) -> float:
-        """The time when the next lost keys no longer apply; infinity if no keys are lost."""
+        """When the next lost keys cease to apply; infinity if no keys are lost."""
         return min((kept.until_s for kept in self._kept.values()), default=float("inf"))

@@ -46,8 +46,8 @@ class Phase(Enum):
 class Turn(Enum):
     """An event that may change the phase of a bridge.
 
-    The value: the phases that change, and the phase that follows. None is the phase of an attached
-    bridge: `ON_NORMAL` if the bridge has a bond and is in observe mode, otherwise `SERVING`.
+    The value: the phases that this event changes, and the next phase. None: the phase of an attached
+    bridge, `ON_NORMAL` if the bridge has a bond and is in observe mode, otherwise `SERVING`.
     """
 
     # A request to attach or detach begins.

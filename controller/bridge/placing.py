@@ -26,7 +26,7 @@ from policies.model import Move, Reason, Unit, Uplink
 from policies.presets import PRESETS
 from policies.rules import Rule
 
-# By name of a VM port, or of an address behind one: for each rule, a description of the violation;
+# By name of a VM port, or of an address behind a VM port: for each rule, a description of the violation;
 # empty if the rule is met.
 RuleStates = Mapping[str, Mapping[Rule, str]]
 
@@ -79,7 +79,7 @@ class Placing(Feature[Never]):
         """The team with the bindings that policies see.
 
         Each call returns a new object, because the object caches loads, and every event changes the data
-        from which loads are computed. A caller that needs it more than once should keep it.
+        from which loads are computed. A caller that needs the view more than once should keep it.
         """
         bridge, scheduler = self.bridge, self.bridge.scheduler
         return TeamView(
@@ -118,12 +118,12 @@ class Placing(Feature[Never]):
         return self._spread(self._split_on_switch)
 
     def _spread(self, names: Collection[str]) -> frozenset[str]:
-        """The VM ports in `names` that may be split, because no uplink loses their frames."""
+        """The VM ports in `names` that may be split, except those with an uplink that loses their frames."""
         return splits.allowed(self.config, names) - self.kept_off.by_unit.keys()
 
     @property
     def kept_off(self) -> KeptOff:
-        """For each affected unit, the uplinks that lose frames of certain VLANs, or long frames."""
+        """For each affected unit, the uplinks that lose frames of its VLANs, or its long frames."""
         if not self.bridge.paths.since_s:
             return NOTHING
         learned, units = self.bridge.addresses.by_port, self.bridge.address_units.by_name.values()
@@ -135,7 +135,7 @@ class Placing(Feature[Never]):
 
     @property
     def hashed(self) -> bool:
-        """Whether a policy in use moves buckets because of load."""
+        """Whether a policy in use moves buckets to balance load."""
         return buckets.are_judged(self.config, self.split)
 
     def rules(self, bound: Mapping[str, Bound] | None = None) -> RuleStates:
@@ -152,7 +152,7 @@ class Placing(Feature[Never]):
     # ---- another configuration ---------------------------------------------------------
 
     def place_anew(self, old: BridgeConfig) -> None:
-        """Forget units that no longer exist, and homes that a new policy or team must choose again.
+        """Forget units that no longer exist, and homes that must be chosen again for a new policy or team.
 
         If the new policy keeps bindings, VM ports stay on their uplinks. `old`: the old configuration.
         """
@@ -209,7 +209,7 @@ class Placing(Feature[Never]):
         self.follow_splits()
 
     def follow_splits(self) -> None:
-        """Split the same VM ports on the switch that policies have split."""
+        """Split the VM ports that policies have split on the switch as well."""
         self._split_on_switch = self.bridge.scheduler.splits.names
 
     def gather_on(self, member: str) -> None:
@@ -232,7 +232,7 @@ class Placing(Feature[Never]):
             self.bridge.scheduler.splits.hold_splits(self._split_on_switch, now_s)
 
     def bind(self, now_s: float) -> list[Command]:
-        """Bind units to the best uplinks that they may use. The next bundle makes these moves."""
+        """Bind units to the best uplinks that they may use. The next bundle makes the resulting moves."""
         bridge, units, uplinks = self.bridge, self.units(), self.uplinks()
         moves = bridge.scheduler.splits.take_unsent()
         moves += self.planned.rebind(units, uplinks, now_s)
@@ -273,7 +273,7 @@ class Placing(Feature[Never]):
         self.keep_units()
 
     def judge_rules(self, now_s: float) -> list[Command]:
-        """Record and report rules that have become broken, or are no longer broken."""
+        """Record and report rules that are newly broken, or no longer broken."""
         log, name = self.bridge.decision_log, self.config.name
         has_rules = log.broken or any(
             port.rules.unsplittable or port.rules.reserve_bps or any(g.pin for g in port.guests)
@@ -292,11 +292,11 @@ class Placing(Feature[Never]):
 
     @property
     def returns_s(self) -> float:
-        """The time when the next VM ports return to a better uplink; infinity if none do."""
+        """When the next VM ports return to a better uplink; infinity if no VM port waits to return."""
         return min(self.planned.returns_s(), self.on_switch.returns_s())
 
     def remembered(self, moved: Collection[str] = ()) -> list[Command]:
-        """Write bindings and the team to the database, so that they are the same after a restart.
+        """Write bindings and the team to the database, so that a restart of the service keeps them.
 
         For policies with a move budget, also write the times of moves. `moved`: units that have moved.
         """
@@ -322,16 +322,16 @@ class Placing(Feature[Never]):
         return self.bridge.loads.unit_known_s(port.ofport)
 
     def basis(self, policy: str, now_s: float) -> Basis:
-        """The loads on which a policy can decide now."""
+        """What a policy can base a decision on now."""
         moved_s = self.bridge.scheduler.last_moved_s(policy)
         return planning.basis(self.team_view, policy, moved_s, now_s)
 
     def bases(self, now_s: float) -> dict[str, Basis]:
-        """The loads on which each policy can decide now, by policy."""
+        """What each policy can base a decision on now, by policy."""
         return {policy: self.basis(policy, now_s) for policy in self.config.policies}
 
     def following(self, config: BridgeConfig, now_s: float) -> tuple[Moved, ...]:
-        """The moves that policies would make immediately under another configuration; in observe mode, none."""
+        """The moves that policies would make immediately with configuration `config`; in observe mode, none."""
         if "observe" in (self.config.mode, config.mode):
             return ()
         config = config.in_force(self.bridge.links.lacp_known(config.uplinks))

@@ -23,7 +23,7 @@ UNCOUNTED = PortCounters(0, 0.0, *[UNSUPPORTED] * 4)
 
 
 def status(bridge: Bridge) -> BridgeStatus:
-    """The current status."""
+    """Return the current status of a bridge."""
     config, decided_s = bridge.config, bridge.scheduler.last_s
     units = {port.name: _units(bridge, port) for port in config.vm_ports if port.per_address}
     uplinks = tuple(
@@ -68,7 +68,7 @@ def _path_counts(bridge: Bridge, *results: str) -> dict[str, int]:
 
 
 def _optimality_ratio(bridge: Bridge) -> float:
-    """The optimality ratio over the last seconds: flow counters are up to half a second late."""
+    """The optimality ratio over the last seconds, because flow counters are up to half a second late."""
     team_view = bridge.placing.team_view
     window_s = team_view.covered(LATELY_S)
     units = [replace(unit, load=load) for unit, load in team_view.carried(window_s)]

@@ -22,7 +22,7 @@ from policies.presets import PRESETS
 
 # When to announce, in seconds after a move. A megaflow that is not revalidated yet (up to about 1 s) may
 # send frames on the old uplink after a learning packet. So the packet is repeated after that time, and
-# once more for switches that lost it.
+# once more for upstream switches that lost it.
 AFTER_S = (0.0, 1.0, 3.0)
 # How often to read learned addresses while the queues of uplinks lack an address of a VM port, or
 # while addresses are separate units. Before a reading, a new VM uses its port's home uplink, and
@@ -45,7 +45,7 @@ class Announcer(Feature[LearnedRead]):
     _waiting: frozenset[Announced] = frozenset()
     # Frames to send when NORMAL has started to forward.
     introductions: list[Command] = field(default_factory=list)
-    # Whether a reading was requested directly after the pending bundle, to show the state after it.
+    # Whether a reading was requested directly after the pending bundle, to show the state after the bundle.
     reads_ahead: bool = False
     # When addresses may be read again for units or queues, in seconds of engine time.
     _read_again_s: float = 0.0
@@ -68,7 +68,7 @@ class Announcer(Feature[LearnedRead]):
     # ---- announcements -----------------------------------------------------------------
 
     def announce(self, announced: frozenset[Announced], now_s: float) -> None:
-        """Announce these at each delay in AFTER_S. The first time, use a reading that is already pending."""
+        """Announce VM ports and addresses after each delay in AFTER_S, first with a reading if one is pending."""
         if not announced or not self.bridge.announces:
             return
         if self.bridge.lacp_in_doubt:
@@ -79,7 +79,7 @@ class Announcer(Feature[LearnedRead]):
             self._take_due(now_s)
 
     def announce_once(self, announced: Iterable[Announced]) -> list[Command]:
-        """Announce these once, when the switch has returned the addresses that it has learned."""
+        """Announce VM ports and addresses once, when the switch has returned its learned addresses."""
         self._asked |= frozenset(announced)
         return [ReadLearned(self.config.name)]
 
@@ -104,7 +104,7 @@ class Announcer(Feature[LearnedRead]):
         """Immediately announce VM ports and addresses that use another uplink after a link failure.
 
         The switch fails over by itself, but moves are sent and announced only when its flow cache is
-        updated. Before that, a silent VM would be unreachable. If a move chooses yet another uplink,
+        updated. Until then, a silent VM would be unreachable. If a move chooses yet another uplink,
         the VM port is announced again.
         """
         bridge, moved = self.bridge, self._seen_upstream(self.bridge.installation.expected)
@@ -113,10 +113,10 @@ class Announcer(Feature[LearnedRead]):
         return self.announce_once(self.carried_by(moved))
 
     def carried_by(self, units: set[str]) -> frozenset[Announced]:
-        """The VM ports and addresses to announce if these units have moved.
+        """The VM ports and addresses to announce if `units` have moved.
 
-        Buckets of addresses concern all VM ports of their policy, because only the switch knows the bucket
-        of an address. Other buckets rewrite source MAC addresses, which need no announcement.
+        If a policy hashes addresses to buckets, announce all VM ports of the policy: only the switch knows
+        the bucket of an address. Frames in other buckets get source MACs that need no announcement.
         """
         bridge, ports = self.bridge, self.config.vm_ports
         hashes = {u.policy for u in bridge.placing.units() if u.is_bucket and u.name in units}
@@ -130,7 +130,7 @@ class Announcer(Feature[LearnedRead]):
     def _seen_upstream(self, moves: Iterable[Move]) -> set[str]:
         """The units that upstream switches must learn again because of these moves.
 
-        Upstream switches treat a LAG as one link. There, only units without a previous uplink are new.
+        Upstream switches treat a LAG as one link. On a LAG, only units without a previous uplink are new.
         """
         on_a_lag = self.config.on_a_lag
         return {m.unit for m in moves if not (m.is_resplit or (m.source and on_a_lag))}
@@ -160,7 +160,7 @@ class Announcer(Feature[LearnedRead]):
     def heard(self, event: LearnedRead, now_s: float) -> list[Command]:
         """Store the learned addresses, and send the learning packets that are due.
 
-        Units that have moved need them, and VM ports whose frames NORMAL has forwarded until now.
+        They are needed for units that have moved, and for VM ports whose frames NORMAL forwarded before.
         """
         commands: list[Command] = []
         if self.bridge.installation.settled and self.bridge.phase.is_attached:
@@ -202,13 +202,13 @@ class Announcer(Feature[LearnedRead]):
     # ---- frames ------------------------------------------------------------------------
 
     def packets(self, read: LearnedRead, from_normal: set[Located], now_s: float) -> list[Command]:
-        """The learning packets and queries for the VM ports that are due.
+        """Return the learning packets and queries for VM ports and addresses with a due announcement.
 
-        `from_normal`: addresses whose frames NORMAL has forwarded until now. Our pipeline learns them
+        `from_normal`: addresses whose frames NORMAL has forwarded until now. Our pipeline learns these
         from their learning packets, before it forgets addresses of unknown ports.
         """
         config = self.config
-        # These are announced separately, because they may use another uplink than their port.
+        # These addresses are announced separately, because they may use another uplink than their port.
         apart = self.bridge.address_units.located(config)
         if from_normal and not config.on_a_lag:
             ofports = frozenset[Announced](ofport for ofport, _, _ in from_normal)

@@ -1,4 +1,4 @@
-"""Chooses the hash that selects the bucket of a connection: `multipath` of the switch, or the datapath's `dp_hash`.
+"""Chooses the hash that selects a connection's bucket: the switch's `multipath`, or the datapath's `dp_hash`.
 
 For dp_hash, the switch needs a select group that OpenFlow 1.3 cannot add. Our flows use this group when it
 is installed. Before that, or if the switch refuses the group, they use multipath, which every switch has.
@@ -56,7 +56,7 @@ class ConnectionHash(Feature[SelectGroupAdded]):
         return self.request.asked is not None
 
     def forget_switch(self) -> None:
-        """Forget requests and refusals, because the connection ended and the switch may be another one."""
+        """Forget requests and refusals, because the connection ended and the switch may have been replaced."""
         self.request.forget_switch()
         self.request.forget_refusal()
 
@@ -126,7 +126,7 @@ def _wanted(config: BridgeConfig) -> bool:
 
 
 def _cost(config: BridgeConfig) -> str:
-    """A text that describes the cost of multipath, and its limit."""
+    """Describe the cost and the limit of multipath."""
     silent = SILENT_IN_USERSPACE if config.in_userspace else SILENT_IN_KERNEL
     return (
         "each connection uses one of at most 200,000 flows in Open vSwitch's cache, and with 10,000 connections,"

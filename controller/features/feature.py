@@ -1,4 +1,4 @@
-"""The base class `Feature`: work at intervals or events that sends to the switch or writes to records.
+"""The base class `Feature`: a task at intervals or on events that changes the switch or the database.
 
 This module also has common parts of features: a `Request` to the switch, and a `Schedule` of actions.
 """
@@ -27,7 +27,7 @@ RETRY_AFTER_S = 30.0
 
 @dataclass(eq=False)
 class Feature(Generic[Heard]):
-    """The methods of a feature that `Bridge` calls, in the order of its features."""
+    """A task of a bridge. `Bridge` calls each method for all features, in a fixed order."""
 
     bridge: Bridge
     # The type of events that `heard` handles: the argument of the base class, or nothing for `Never`.
@@ -54,7 +54,7 @@ class Feature(Generic[Heard]):
         raise NotImplementedError
 
     def timers(self) -> Iterable[Timer]:
-        """The timers of the feature: (due time, function). Called after each event."""
+        """Return the feature's timers: (due time, function). Called after each event."""
         return ()
 
 
@@ -78,7 +78,7 @@ class Request(Generic[Wanted]):
     _not_before_s: float = 0.0
 
     def number_for(self, wanted: Wanted, now_s: float) -> int | None:
-        """Begin a request for state `wanted`. Return its number; None if none is needed or possible."""
+        """Begin a request for state `wanted`. Return the number; None if no request is needed or possible."""
         waits = wanted == self._refused and now_s < self._not_before_s
         if self.asked is not None or wanted == self.confirmed or waits:
             return None
@@ -92,7 +92,7 @@ class Request(Generic[Wanted]):
         return self.asked is not None and number == self._number
 
     def finish(self, error: str | None, what: str, now_s: float) -> list[Command]:
-        """Handle the answer to the pending request. Warn if the error is new; `what` begins the text."""
+        """Handle the answer to the pending request. If the error is new, warn: `what`, then the error."""
         assert self.asked is not None
         warns = error not in (None, self.error)
         if error is None:
@@ -113,7 +113,7 @@ class Request(Generic[Wanted]):
 
 @dataclass(slots=True)
 class Schedule(Generic[T]):
-    """Sets of things that are due at certain times. False if nothing is scheduled."""
+    """Sets of things that are due at certain times. A schedule is false if it is empty."""
 
     # The due time of each set, in seconds of engine time, and the set.
     _due: list[tuple[float, frozenset[T]]] = field(default_factory=list)

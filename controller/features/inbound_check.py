@@ -21,8 +21,8 @@ from policies.presets import PRESETS
 
 # The switch updates flow counters twice a second.
 READ_INTERVAL_S = 0.5
-# How long after learning packets inbound traffic may still arrive on another uplink, because the
-# upstream switch forwards from its cache. Counters are updated up to half a second later.
+# For this long after learning packets, inbound traffic may still arrive on another uplink, because
+# the upstream switch forwards from its cache. Counters are updated up to half a second later.
 ANSWERED_AFTER_S = 1.5
 COUNTED_AFTER_S = 0.5
 # How often a VM port is announced again before the service reports that inbound traffic does not follow.
@@ -37,8 +37,8 @@ FOLLOWED_RATIO = 0.9
 class _Watched:
     """A VM port that has moved to `uplink`, an ofport.
 
-    `again`: the number of repeated announcements. `counted`: bytes by the uplink's ofport at
-    `read_s`. `came_s`: the first of the latest readings that all show bytes on `uplink`.
+    `again`: the number of repeated announcements. `counted`: received bytes by the uplink's
+    ofport at `read_s`. `came_s`: the first time of the latest readings that all show bytes on `uplink`.
     """
 
     name: str
@@ -68,8 +68,8 @@ class InboundCheck(Feature[InboundRead]):
     def watch_moves(self, moves: Iterable[Move], now_s: float) -> None:
         """Start to check inbound traffic of the VM ports in these moves, which the switch has made.
 
-        VM ports whose addresses use different uplinks are not checked, because their inbound traffic does so
-        as well. On a LAG, no VM port is checked, because the upstream switch chooses the member.
+        VM ports whose addresses use different uplinks are not checked, because their inbound traffic also
+        uses these uplinks. On a LAG, no VM port is checked, because the upstream switch chooses the member.
         """
         config = self.config
         if config.on_a_lag:
@@ -138,7 +138,7 @@ class InboundCheck(Feature[InboundRead]):
         return commands + (self.bridge.announcer.announce_once(again) if again else [])
 
     def _astray(self, watched: _Watched, came: Mapping[int, int]) -> str:
-        """A text that names the uplinks on which the traffic still arrives."""
+        """Return a text that names the uplinks on which the traffic still arrives."""
         bound, port = self.bridge.placing.bound, watched.name
         uplinks = self.config.uplink_at
         others = sorted(n for n, count in came.items() if count and n != watched.uplink)

@@ -21,7 +21,7 @@ from controller.dataplane.team import KEPT
 from controller.features.feature import Feature
 from policies.model import OfPort
 
-# The interval is well below the timeout, so that flows do not expire if a reading is late.
+# The interval is well below the flows' timeout, so that flows do not expire if a reading is late.
 RENEW_INTERVAL_S = 120.0
 
 # An address and its VLAN, 0 for untagged.
@@ -79,9 +79,9 @@ class Addresses(Feature[Never]):
         """Return the learned flows that the switch has lost, to install them together with the `added`
         flows.
 
-        A port's learned flows are lost if the flows that learn from it are new on the switch, or learn
-        under a new cookie because its VLANs have changed, or if its ofport has changed since its
-        addresses were read.
+        A port's learned flows are lost if the flows that learn from the port are new on the switch, or
+        use a new cookie because the port's VLANs have changed, or if the port's ofport has changed
+        after its addresses were read.
         """
         # With thousands of VM ports, there are tens of thousands of flows.
         known = [port for port in self.config.vm_ports if self.by_port.get(port.name)]
@@ -103,7 +103,7 @@ class Addresses(Feature[Never]):
         self._ofports = {name: ofports.get(name, of) for name, of in self._ofports.items()}
 
     def renewals(self, now_s: float) -> tuple[FlowSpec, ...]:
-        """Return the learned flows with timeouts to restart now, at most once in RENEW_INTERVAL_S.
+        """Return the learned flows to renew now. A port's flows are renewed once in RENEW_INTERVAL_S.
 
         Only flows of ports that are up and have exactly one address are renewed. A port with several
         addresses, or with `unit=source-mac`, has a switch behind it, and hosts may leave that switch

@@ -51,7 +51,7 @@ class NoFlood(Feature[PortFlagsSet]):
 
     @property
     def changing(self) -> bool:
-        """Whether a request that changes the flags, or the step after its answer, is pending."""
+        """Whether a request that changes flags, or the `take_up` after it, is pending."""
         asked = self.request.asked
         return (asked is not None and asked != self._told) or self._set is not None
 
@@ -68,7 +68,7 @@ class NoFlood(Feature[PortFlagsSet]):
     def restore(self, installed: specs.Pipeline) -> None:
         """Derive the flags from the installed flows and groups.
 
-        If flags are needed, or a rescue has set some, the next request reads them from the switch.
+        If flags are needed, or a rescue has set flags, the next request reads the flags from the switch.
         """
         needed = self.config.on_bond and (self.bridge.serves or installed != specs.EMPTY)
         rescued = flooding.cut_off(installed)
@@ -90,7 +90,7 @@ class NoFlood(Feature[PortFlagsSet]):
             self.doubt()
 
     def inspect(self, now_s: float) -> list[Command]:
-        """Request the flags of all ports, without a change."""
+        """Request the flags of all ports without changing them."""
         return self._ask(frozenset(), frozenset(), now_s)
 
     def want(self, now_s: float) -> list[Command]:
@@ -126,7 +126,7 @@ class NoFlood(Feature[PortFlagsSet]):
         return sorted(n for n, at_s in self._cleared_s.items() if now_s - at_s <= CLEARED_FOR_S)
 
     def _ask(self, wanted: frozenset[int], others: frozenset[int], now_s: float) -> list[Command]:
-        """The request after which `wanted` have the flag and `others` do not, if one is needed."""
+        """Return the request that sets the flag on `wanted` and clears it on `others`, if needed."""
         number = None if self._set is not None else self.request.number_for(wanted, now_s)
         if number is None:
             return []
@@ -174,6 +174,6 @@ class NoFlood(Feature[PortFlagsSet]):
         return commands
 
     def take_up(self) -> None:
-        """Copy the flags that the switch has confirmed to `ports`."""
+        """Set `ports` to the flags that the switch confirmed."""
         if self._set is not None:
             self.ports, self._set = self._set, None

@@ -1,12 +1,12 @@
-"""Announces off-home addresses of tunnel endpoints, and endpoints that are no longer spread.
+"""Announces off-home addresses of tunnel endpoints, and endpoints whose traffic is no longer spread.
 
 Peers with Open vSwitch's userspace datapath keep the source address of the last tunnel frame, even if the
 endpoint no longer uses this address. Upstream switches forget an address that is silent for minutes, and
 then flood all traffic to it. So off-home addresses are announced at intervals, and whenever another uplink
-serves them. If an endpoint is no longer spread, loses an off-home address or gets another home, its own
+serves them. If an endpoint's traffic is no longer spread, or it loses an off-home address or gets another home, its own
 address is announced with gratuitous ARP and neighbour advertisements, from which such peers learn as well.
 An endpoint does not send from the off-home address that belongs to its home uplink. If this uplink failed
-while the service is not running, upstream switches would not learn the new location of that address. The
+while the service was not running, upstream switches would not learn the new location of that address. The
 other addresses do not have this problem, because the endpoint sends frames from them.
 
 Open vSwitch does not learn from a frame that matches a cached flow, such as an equal frame within 10 s, the
@@ -50,7 +50,7 @@ class OffHomeAddresses(Feature[Never]):
     _ports: dict[OfPort, VmPortConfig] = field(default_factory=dict)
     # The home of each endpoint with off-home addresses.
     _homes: dict[OfPort, OfPort] = field(default_factory=dict)
-    # The endpoints that the switch spreads.
+    # The endpoints whose traffic the switch spreads over uplinks.
     _spread: frozenset[OfPort] = frozenset()
     # The scheduled announcements.
     due: Schedule[_Named] = field(default_factory=Schedule)
@@ -130,7 +130,7 @@ class OffHomeAddresses(Feature[Never]):
     def part(self) -> list[Command]:
         """Announce the endpoints' own addresses to peers, several times, after our flows were removed.
 
-        This includes endpoints that are not spread now, because an earlier service may have spread them.
+        This includes endpoints that are not spread now: an earlier service may have spread their traffic.
         Later announcements are needed as well: on plain uplinks, the bridge may not forward yet.
         """
         self._know()
@@ -154,9 +154,9 @@ def _frames(
 
 
 def announcements(port: VmPortConfig, off_home: str | None = None) -> Iterator[bytes]:
-    """The frames that announce an off-home address of an endpoint or, to neighbours, its own addresses.
+    """Yield frames that announce address `off_home` or, if None, the endpoint's own ones to neighbours.
 
-    The frames are untagged, because they belong to the port's native VLAN. Without one, there are none.
+    The frames are untagged, for the port's native VLAN. Without a native VLAN, there are no frames.
     """
     assert port.endpoint is not None and port.tunnel_mac is not None
     if port.vlans.native is None:

@@ -20,7 +20,7 @@ from controller.teaming.own_addresses import probe_group, probe_macs, question_m
 from controller.teaming.path_plan import Path
 from controller.teaming.paths import FULL_RATIO, INTERVAL_S, PathChecks, Round
 
-# The source address of proofs, which do not leave the switch.
+# The source address of probes that prove a round; these probes do not leave the switch.
 SELF = "02:6c:62:74:00:01"
 
 
@@ -28,7 +28,7 @@ SELF = "02:6c:62:74:00:01"
 class Probing(Feature[FrameHeard]):
     """Sends rounds of probes between the uplinks of one bridge. The results are in `bridge.paths`."""
 
-    # Signs probes, so that no other host can forge one.
+    # The key that signs probes, so that no other host can forge one.
     _key: bytes = field(repr=False)
     # Current disturbances of path checks by other hosts.
     hindrances: tuple[PathHindrance, ...] = ()
@@ -82,7 +82,7 @@ class Probing(Feature[FrameHeard]):
         self.hindrances = tuple(hindrances(config, self.bridge.paths, now_s))
         now = {(one.kind, one.uplink): f"{one.found}; {one.expected}" for one in self.hindrances}
         new = [("warning", now[key]) for key in now if key not in before]
-        over = [("info", f"no longer: {before[key]}") for key in before if key not in now]
+        over = [("info", f"resolved: {before[key]}") for key in before if key not in now]
         return [Report(level, f"{config.name}: {text}") for level, text in new + over]
 
     def heard(self, event: FrameHeard, now_s: float) -> list[Command]:
@@ -139,8 +139,8 @@ def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterato
         about = f"uplink {uplink.name}:"
         if paths.foreign.is_reported(uplink.name, now_s):
             found = (
-                f"{about} path checks are hindered by more than {MOST_HEARD} frames in {INTERVAL_S:g} s to or"
-                " from probe addresses; lost probes on this uplink are ignored"
+                f"{about} more than {MOST_HEARD} frames to or from probe addresses in {INTERVAL_S:g} s disturb"
+                " path checks; lost probes on this uplink are ignored"
             )
             yield PathHindrance("flooded", uplink.name, found, "find the source of these frames")
         seen_on = paths.foreign.seen_on(uplink.name, now_s)
@@ -149,7 +149,7 @@ def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterato
             seen = f"seen on {', '.join(seen_on)}" if seen_on else "not seen on an uplink"
             found = (
                 f"{about} another host sends from this uplink's probe address {macs[uplink.ofport]}, {seen};"
-                " no VM port is moved because of these frames"
+                " these frames do not cause moves of VM ports"
             )
             yield PathHindrance("address", uplink.name, found, "find this host", seen_on)
 
@@ -157,7 +157,7 @@ def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterato
 def commands(
     config: BridgeConfig, probes: Round, asked_at: Callable[[Path], str | None], key: bytes
 ) -> Iterator[Command]:
-    """The frames of a round. The last frame is the proof, which the switch returns to the service.
+    """Yield the frames of a round. The last one is the proof, which the switch returns to the service.
 
     `asked_at`: returns the address of the host to query on a path, if it is known.
     """

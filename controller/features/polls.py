@@ -13,7 +13,7 @@ from controller.load.flooded import Flooded
 from controller.load.polling import ADDRESSES_SOON_S
 from controller.load.team_view import TeamView
 
-# Two addresses and the type. A tag in a frame may be missing as well, which is not documented.
+# Two addresses and the type. tc may also leave out a frame's VLAN tag, which is not documented.
 HEADER_BYTES = 14
 
 
@@ -21,11 +21,11 @@ HEADER_BYTES = 14
 class ConvergenceTimer:
     """Measures the time until policies have nothing more to move on one bridge.
 
-    It runs from the first move that a policy makes because of load. It ends when the switch confirms
-    the last move, after which all policies have judged the resulting loads and moved nothing.
+    The time begins with the first move that a policy makes because of load. It ends when the switch
+    confirms the last move, if all policies then evaluate the resulting loads and move nothing.
     """
 
-    # When the first move was decided, in seconds of engine time; None: the bridge is at rest.
+    # When the first move was decided, in seconds of engine time; None: the timer does not run.
     _since_s: float | None = None
     # When the switch last confirmed moves.
     _made_s: float | None = None
@@ -58,7 +58,7 @@ class ConvergenceTimer:
 class Polls(Feature[PortStatsRead | UnitCountersRead]):
     """The polls of one bridge."""
 
-    # How long the bridge takes to converge.
+    # Measures how long the bridge takes to converge.
     convergence: ConvergenceTimer = field(default_factory=ConvergenceTimer)
 
     def forget_switch(self) -> None:
@@ -90,14 +90,14 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         self.bridge.polling.buckets_due_s = self.bridge.scheduler.count_anew(now_s)
 
     def _take_ports(self, read: PortStatsRead, team_view: TeamView, now_s: float) -> list[Command]:
-        """Store the counters of ports. If the poll does not read other counters, decide."""
+        """Store the counters of ports. If the poll reads no other counters, let policies decide."""
         uplinks, keep_s = self.config.uplink_at, team_view.keep_s
         for port in read.ports:
             self.bridge.loads.take_port(port, port.ofport in uplinks, keep_s)
         self.bridge.flooded.take_counters(read.ports, self.config.vm_ports)
         self._note_received()
         if team_view.just_updated and not self.bridge.polling.with_behind:
-            # The same update of counters includes the addresses behind VM ports.
+            # The switch has just updated its counters, including those of addresses behind VM ports.
             self.bridge.polling.read_all(now_s)
         return [] if self.bridge.polling.with_units else self._polled_all(team_view, now_s)
 
@@ -114,7 +114,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
     def _take_units(
         self, read: UnitCountersRead, team_view: TeamView, now_s: float
     ) -> list[Command]:
-        """Store the counters of units, which complete a poll, and decide."""
+        """Store the counters of units, which complete a poll, and let policies decide."""
         self.bridge.installation.poll_counted(bool(read.units), now_s)
         if self.config.offload.by_tc:
             read = with_headers(read)
@@ -147,7 +147,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         return commands
 
     def _has_converged(self, now_s: float) -> bool:
-        """Whether all policies have judged the loads after the last move, and moved nothing."""
+        """Whether all policies have evaluated the loads after the last move, and moved nothing."""
         scheduler, policies = self.bridge.scheduler, self.config.rebalancing
         if self.convergence.at_rest or scheduler.awaits_confirmation:
             return False
@@ -188,9 +188,9 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
 def with_headers(read: UnitCountersRead) -> UnitCountersRead:
     """Add the Ethernet headers that tc leaves out of the counters of offloaded flows.
 
-    With `hw-offload`, Open vSwitch gives its cached flows to tc, which counts a packet without its
+    With `hw-offload`, Open vSwitch offloads cached flows to tc, which counts a packet without its
     Ethernet header (Open vSwitch, "Flow Hardware offload with Linux TC flower", "Flow bytes count").
-    Counters of ports include it. Without it, the load of a VM port that sends 64-byte frames would seem
+    Counters of ports include the header. Without a correction, the load of a VM port that sends 64-byte frames would seem
     to be less than four fifths of its uplink's load.
     """
     return replace(

@@ -7,7 +7,7 @@ from controller.api.events import PortChanged, PortRemoved, PortState
 from controller.features.feature import Feature
 from controller.teaming.links import PORT_NAME_CHARACTERS
 
-# After this time, no cached flow sends VM ports' frames to NORMAL, as while no uplink was up.
+# After this time, no cached flow sends VM ports' frames to NORMAL; some do while no uplink is up.
 REVALIDATED_S = 1.0
 
 
@@ -78,11 +78,11 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
         return self.bridge.reconcile(now_s)
 
     def ask_for_frame(self, now_s: float) -> list[Command]:
-        """Send a frame that reaches an uplink which must receive a frame before it is used again."""
+        """Send a broadcast to uplinks that must receive a frame before they are used again."""
         self.bridge.links.note_asked(now_s)
         if not self.bridge.announces:
             return []
-        # In one network, a broadcast sent on another uplink reaches this uplink as well.
+        # If all uplinks are in one network, a broadcast from one uplink reaches all others.
         return self.bridge.announcer.announce_once(
             self.bridge.announcer.carried_by(set(sorted(self.bridge.placing.bound)[:1]))
         )

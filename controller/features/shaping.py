@@ -30,7 +30,7 @@ class Shaping(Feature[Shaped]):
 
     # The last result for each device, by name.
     devices: Mapping[str, Device] = field(default_factory=dict)
-    # The queues last requested for each device (None: none of ours); None before the first request.
+    # The queues last requested for each device (None: no queues); None before the first request.
     _asked: Mapping[str, Shaper | None] | None = None
     # The devices on which another program's qdisc may be replaced.
     _replaces: frozenset[str] = frozenset()
@@ -60,7 +60,7 @@ class Shaping(Feature[Shaped]):
         return serves and bool(self.config.queued)
 
     def _ask(self, wanted: Mapping[str, Shaper], now_s: float) -> list[Command]:
-        """Request queues `wanted` on devices, if they have changed or an audit is due.
+        """Request the queues `wanted`, by device, if they have changed or an audit is due.
 
         The first request also removes queues that an earlier service has left on an uplink.
         """
@@ -158,7 +158,7 @@ class Shaping(Feature[Shaped]):
         return [*warnings, *self.shape(now_s)]
 
     def read_anew(self) -> None:
-        """Read devices soon: ovs-vswitchd removes the queues of an uplink when it adds it."""
+        """Read devices soon: ovs-vswitchd removes the queues of any uplink that it adds."""
         self._due_s = 0.0
 
     def timers(self) -> Iterable[Timer]:
@@ -171,7 +171,7 @@ class Shaping(Feature[Shaped]):
 
     @property
     def _deadline_s(self) -> float:
-        """The time to read devices again; infinity if no queues are requested, or a request is pending."""
+        """When to read devices again; infinity if no queues are requested, or a request is pending."""
         wanted = any(self._asked.values()) if self._asked else False
         return self._due_s if wanted and not self._under_way else float("inf")
 
@@ -183,7 +183,7 @@ class Shaping(Feature[Shaped]):
         return not any(device.found.is_ours for device in self.devices.values())
 
     def impossible(self) -> Iterator[str]:
-        """The settings that cannot be applied: each problem, and what to do."""
+        """Yield a text for each setting that cannot be applied: the problem, and what to do."""
         config = self.config
         if not config.queued:
             return
@@ -208,7 +208,7 @@ class Shaping(Feature[Shaped]):
                 yield f"shares of {port.name}: {found}; pin the port, or use another policy"
 
     def not_done(self) -> Iterator[str]:
-        """The settings that devices did not accept: each problem, and what to do."""
+        """Yield a text for each setting that a device did not accept: the problem, and what to do."""
         for name, device in sorted(self.devices.items()):
             if not self._asked or not self._asked.get(name):
                 continue

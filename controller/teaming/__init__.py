@@ -1,6 +1,6 @@
-"""The uplink that each VM port uses now: links, bindings, and units finer than a port.
+"""The current uplink of each VM port: links, bindings, and units smaller than a VM port.
 
 The state of a team: the uplinks that carry traffic, the binding of each unit and its reason, hash
-buckets, addresses with their own uplinks, split VM ports, shares and limits. Loads are elsewhere.
-It imports `api`, `dataplane`, `config` and the policies.
+buckets, addresses with their own uplinks, split VM ports, path checks. Loads are in `load`.
+The package imports `api`, `dataplane`, `config` and the policies.
 """

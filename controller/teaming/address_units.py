@@ -2,8 +2,8 @@
 
 An address is added when the switch learns it. It is removed when the switch learns it on another
 port, or when its frames arrive from outside the bridge. The switch forgets an address that was
-silent for some minutes. Upstream switches may remember it for longer, on its uplink, so it keeps
-its uplink for an hour.
+silent for some minutes. Upstream switches may remember the address, on its uplink, for longer,
+so the address keeps its uplink for an hour.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from controller.teaming.bindings import Bound
 from controller.teaming.buckets import home_in, with_home
 from policies.model import Unit, Uplink
 
-# The most addresses of one VM port; all others use its home uplink. Each costs the switch three
+# The most addresses of one VM port; all others use its home uplink. Each address costs the switch three
 # flows and a group, and the service has to read two of these flows.
 PER_PORT_MAX = 256
 # How long to keep a silent address. Upstream switches may remember it for long, some for 1800 s.
@@ -47,21 +47,21 @@ class AddressUnit:
     mac: str
     # 0 for untagged.
     vlan: int
-    # Its number on the bridge.
+    # The number of the address on the bridge.
     slot: int
-    # The home that it had before the service started, if it is known.
+    # The home of the address before the service started, if it is known.
     found: str | None = None
     # The time at which the switch forgot the address (engine time); None: the switch has learned it.
     silent_s: float | None = None
 
     @property
     def address(self) -> tuple[str, str, int]:
-        """Its port, MAC and VLAN, which identify it."""
+        """The port, MAC and VLAN, which identify the address unit."""
         return self.port, self.mac, self.vlan
 
     @property
     def name(self) -> str:
-        """Its name as a unit; no interface can have such a name."""
+        """The name of the unit; no interface can have such a name."""
         return f"{self.port}/{self.mac}" + (f"%{self.vlan}" if self.vlan else "")
 
     @property
@@ -124,7 +124,7 @@ class AddressUnits:
         return changed
 
     def _come(self, port: str, mac: str, vlan: int) -> list[str]:
-        """Add an address; if port or bridge is full, replace the port's address silent longest."""
+        """Add an address. If its port or the bridge is full, replace the port's longest silent address."""
         there = [unit for unit in self.by_name.values() if unit.port == port]
         dropped = []
         if len(there) >= PER_PORT_MAX or len(self.by_name) >= SLOTS:
@@ -139,7 +139,7 @@ class AddressUnits:
         return [*dropped, unit.name]
 
     def restore(self, installed: Pipeline, config: BridgeConfig) -> None:
-        """Take over the addresses in the installed pipeline, with their slots and homes."""
+        """Add the addresses in the installed pipeline, with their slots and homes."""
         taken = {unit.slot for unit in self.by_name.values()}
         for flow in installed.flows.values():
             if flow.table != Table.HASH or cookie_kind(flow.cookie) is not Kind.FROM_ADDRESS:
@@ -182,7 +182,7 @@ class AddressUnits:
     ) -> set[Located]:
         """Return the addresses whose uplink has changed without a move, also on the switch.
 
-        That happens when they become units, or stop being units. `bound`: all bindings.
+        That happens when an address becomes a unit, or is no longer a unit. `bound`: all bindings.
         """
         by_address = {unit.address: unit for unit in self.by_name.values()}
         due = set()
@@ -252,7 +252,7 @@ def of_team(
     orders: Mapping[str, Sequence[Uplink]],
     homes: Mapping[str, str],
 ) -> Iterator[team.Address]:
-    """Yield the addresses for the pipeline, without those that use the home of their port."""
+    """Yield addresses for the pipeline, except those not in `orders`, which use their port's home."""
     for unit in address_units:
         if (port := config.port_named.get(unit.port)) and (order := orders.get(unit.name)):
             numbers = with_home(order, homes.get(unit.name))

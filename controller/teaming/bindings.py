@@ -19,7 +19,7 @@ from policies.presets import PRESETS
 # The reason for a binding that was kept or restored, rather than changed by a move.
 RESTORED = "restored"
 # VM ports return to an uplink that carries traffic again in steps of this many. After each move,
-# upstream switches must learn addresses again, and some cannot learn those of a whole host at once.
+# upstream switches must learn addresses again, and some cannot learn all addresses of a host at the same time.
 RETURNS_AT_ONCE = 8
 RETURN_INTERVAL_S = 1.0
 
@@ -58,22 +58,22 @@ class Bindings:
     homes: dict[str, str] = field(default_factory=dict)
     bound: dict[str, Bound] = field(default_factory=dict)
     held: bool = False
-    # If held: the units that have a home already. For all others, the roles of uplinks count.
+    # If held: the units that have a home already. The roles of uplinks apply only to other units.
     _stay: frozenset[str] = frozenset()
-    # Why each unit was placed on its home since the last `rebind`.
+    # The reason for each home that `place` has set since the last `rebind`.
     _asked: dict[str, Reason] = field(default_factory=dict)
     # The homes to restore when `take_up` is called.
     _aside: dict[str, str] = field(default_factory=dict)
-    # Whether VM ports wait to return, and when the next ones may, in seconds of engine time.
+    # Whether VM ports wait to return, and when the next ones may return, in seconds of engine time.
     _returning: bool = False
     _next_return_s: float = 0.0
     # The rules that the homes of units already satisfy.
     _satisfied: frozenset[object] = frozenset()
-    # The confined units without an uplink, because none that they may use carries traffic.
+    # The confined units without an uplink, because no uplink that they may use carries traffic.
     _cut_off: frozenset[str] = frozenset()
     # How many members of each anti-affinity set are on each uplink.
     _taken: dict[str, Counter[str]] = field(default_factory=dict)
-    # Units, and copies of them at their homes: `rebind` needs hundreds, mostly the same as before.
+    # A cache of units and copies of these at their homes: `rebind` needs hundreds, mostly unchanged.
     _known: dict[str, tuple[Unit, Unit]] = field(default_factory=dict, compare=False, repr=False)
 
     def frozen(self) -> Bindings:
@@ -99,7 +99,7 @@ class Bindings:
     def set_aside(self, stored: Mapping[str, str]) -> None:
         """Set all homes aside, so that units are placed as if new, until `take_up` is called.
 
-        `stored`: the homes of units that are not known here yet.
+        `stored`: the homes of units that are not in `homes` yet.
         """
         self._aside, self.homes = {**stored, **self.homes}, {}
 
@@ -146,7 +146,7 @@ class Bindings:
         for unit in units if uplinks else ():
             name, bound = unit.name, self.bound.get(unit.name)
             if name not in at_home:
-                # No uplink that it may use carries its VLANs: it only reaches ports of this bridge.
+                # No uplink that the unit may use carries its VLANs: the unit only reaches ports of this bridge.
                 self.homes.pop(name, None)
                 self.bound.pop(name, None)
                 continue
@@ -154,7 +154,7 @@ class Bindings:
             home = self.homes[name] = at_home[name]
             at_rest = bound is not None and known == home == bound.uplink and home in serving
             if at_rest and name not in targets and home not in unit.kept_off:
-                # The usual case: its home is the best of its uplinks.
+                # The usual case: the unit is on its home, which is the best of its uplinks.
                 continue
             order = _best_first(unit, home, uplinks, self._holds(unit))
             if not order:
@@ -163,7 +163,7 @@ class Bindings:
             target = targets.get(name, order[0].name)
             waiting = [uplink.name for uplink in order if uplink.waiting]
             if waiting and not by_name[target].usable:
-                # An uplink in its failback delay is better than none. Stay on it if already there.
+                # An uplink in its failback delay is better than none. A unit that is on one stays there.
                 target = bound.uplink if bound and bound.uplink in waiting else waiting[0]
             elif unit.rules.confined and not by_name[target].usable:
                 cut_off.add(name)
@@ -199,7 +199,7 @@ class Bindings:
         return moves
 
     def returns_s(self) -> float:
-        """Return when the next VM ports return to their uplinks; infinity if none waits."""
+        """Return when the next VM ports return to their uplinks; infinity if no VM port waits."""
         return self._next_return_s if self._returning else float("inf")
 
     def order(self, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
@@ -220,7 +220,7 @@ class Bindings:
                 self._cut_off |= {move.unit}
             elif move.unit in self.bound:
                 self.bound[move.unit] = Bound(move.source, now_s, RESTORED)
-                # Links and rules cause the move again. Policies and operators decide again.
+                # `rebind` repeats moves because of links and rules. Policies and operators decide again.
                 if move.reason.by_load or move.reason is Reason.MANUAL:
                     self.homes[move.unit] = move.source
 
@@ -263,7 +263,7 @@ class Bindings:
         return taken
 
     def _beside(self, unit: Unit) -> Mapping[str, int]:
-        """Return, by uplink, the number of other members of a unit's anti-affinity set on it."""
+        """Return the number of other members of a unit's anti-affinity set on each uplink."""
         if unit.rules.anti_affinity is None:
             return {}
         beside = Counter(self._taken.get(unit.rules.anti_affinity, ()))
@@ -305,7 +305,7 @@ def remembered(
         if port.name not in bound:
             allowed = (u for u in config.uplinks if port.allowed is None or u.name in port.allowed)
             if {uplink.role for uplink in allowed} == {Role.UNUSED}:
-                # Otherwise a service that starts in observe mode would give it an unused uplink.
+                # Otherwise a service that starts in observe mode would bind the port to an unused uplink.
                 at = None
         if at != port.binding:
             settings.append(Setting("Interface", port.name, PREFIX + "binding", at))

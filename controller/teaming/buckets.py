@@ -1,4 +1,4 @@
-"""The buckets that VM ports under hashed policies share: as units, and for the pipeline."""
+"""Hash buckets, which VM ports with hashed policies share: as units, and for the pipeline."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from policies.classifiers import BUCKETS
 from policies.model import IDLE, Load, OfPort, Role, Unit, Uplink
 from policies.presets import PRESETS
 
-# A hash keeps its number whatever else is in use, so that its flows and groups stay.
+# A hash always has the same number, so that its flows and groups stay when other hashes are added.
 HASHED = (
     *sorted(name for name, preset in PRESETS.items() if preset.classifier.hashed),
     *sorted(name for name, preset in PRESETS.items() if preset.splits_by is not None),
 )
-# The policies under which every VM port sends through buckets.
+# The policies whose VM ports always send through buckets.
 ALWAYS_HASHED = frozenset(name for name, p in PRESETS.items() if p.classifier.hashed)
 
 
@@ -38,7 +38,7 @@ def number_of(policy: str) -> int:
 
 
 def hashed_by(port: VmPortConfig, split: Collection[str]) -> str | None:
-    """Return the policy whose buckets a VM port uses; None if it uses its home, as with rules.
+    """Return the policy whose buckets a VM port uses; None if the VM port uses its home, as with rules.
 
     `split`, here and below: the names of the VM ports that are split.
     """
@@ -57,7 +57,7 @@ def in_use(config: BridgeConfig, split: Collection[str]) -> list[str]:
 
 
 def are_judged(config: BridgeConfig, split: Collection[str]) -> bool:
-    """Whether a policy in use moves buckets because of load."""
+    """Whether a policy in use moves buckets to balance load."""
     return not set(config.rebalancing).isdisjoint(in_use(config, split))
 
 
@@ -73,7 +73,7 @@ def is_bucket(unit: str) -> bool:
 
 
 def unit(bucket: Bucket, uplink: str | None, load: Load) -> Unit:
-    """Return the unit of a bucket. Most of the 256 buckets often carry nothing."""
+    """Return the unit of a bucket. Units of idle buckets, which are frequent, are cached."""
     idle = _idle(bucket, uplink)
     return idle.as_judged(load, spread_bps=0.0, excluded=False) if load.tx_bps else idle
 
@@ -140,7 +140,7 @@ def with_home(order: Sequence[Uplink], home: str | None) -> tuple[OfPort, ...]:
 
 
 def home_in(group: GroupSpec | None, config: BridgeConfig) -> str | None:
-    """Return the home in a group that was made from the result of `with_home`; None: no uplinks."""
+    """Return the home in a group that was made from the result of `with_home`; None if it has no uplinks."""
     uplinks, buckets = config.uplink_at, group.buckets if group else ()
     fields = (a for bucket in buckets for a in bucket.actions if isinstance(a, SetField))
     values = (field.value for field in fields)
@@ -154,8 +154,8 @@ def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, 
     """Return our source MACs, by uplink, for frames that do not leave on their sender's home.
 
     They are locally administered, one for each bridge and uplink, and the same on every start. The
-    uplink's own MAC is not used, because LOCAL often has it: the upstream switch would learn the
-    host's management address there.
+    uplink's own MAC is not used, because the port LOCAL often has it: the upstream switch would
+    learn the host's management address on this uplink.
     """
     if not in_use(config, split) and not config.per_address:
         return {}
@@ -165,7 +165,7 @@ def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, 
 def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
     """Yield the tunnel endpoints of a bridge, with their own off-home addresses.
 
-    They exist even while no traffic is spread, because peers keep the last source address.
+    Off-home addresses exist even while no traffic is spread: peers keep the last source address.
     """
     for port in config.endpoints:
         assert port.tunnel_mac is not None

@@ -2,9 +2,8 @@
 
 On each uplink, the switch passes two kinds of frames to the service: frames to the uplink's own addresses,
 and other frames. After a flood of one kind, the switch drops that kind on that uplink until just before the
-next round. Then the next few frames show whether the flood is over. The switch has one queue for all frames
-that it passes to the service, so a flood together with the probes of a round may have displaced probes of
-any uplink.
+next round. After that, a few frames show whether the flood is over. The switch has one queue for all frames
+that it passes to the service, so a flood during a round may have displaced probes of any uplink.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 
 from policies.model import OfPort
 
-# A kind of frames that the switch passes to the service: the uplink, and whether to its own addresses.
+# A kind of frames that the switch passes to the service: the uplink, and whether they are sent to the uplink's own addresses.
 Kind = tuple[OfPort, bool]
 
 # More frames of one kind in a round are a flood. Frames that belong to the round are not counted.
@@ -27,7 +26,7 @@ MOST_AT_ONCE, AT_ONCE_S = 150, 0.2
 # How long floods and forged frames are reported after they were last detected. A busy machine may not detect
 # an ongoing flood for a second or two.
 SEEN_S = 3.0
-# Used instead of an uplink: no uplink has received forged frames, but they have had their effect.
+# Stands for an uplink if no uplink has received forged frames, but their effect was detected.
 UNSEEN = ""
 
 
@@ -37,11 +36,11 @@ class ForeignFrames:
 
     # The kinds that the switch drops, and the times when this ends, in seconds of engine time.
     dropped: dict[Kind, float] = field(default_factory=dict)
-    # When the last round began, the frames received in it by kind, and their number at its beginning.
+    # When the last round began, the frames received in the round by kind, and their number at its beginning.
     _began_s: float = 0.0
     _heard: Counter[Kind] = field(default_factory=Counter)
     _at_once: int = 0
-    # The start of the last round with a burst, and the end of the last flood on each uplink that hid probes.
+    # The start of the last round with a burst, and, by uplink, the end of the last flood that hid probes.
     _burst_s: float = float("-inf")
     _flooded_until_s: dict[str, float] = field(default_factory=dict)
     # When the last frame was seen from the address of an uplink's probes, and on which uplink.
@@ -52,7 +51,7 @@ class ForeignFrames:
         self._heard.clear()
 
     def is_flooded(self, kind: Kind, uplink: str, interval_s: float, now_s: float) -> bool:
-        """Count a frame that belongs to no round. True: this is a flood; the switch must drop this kind.
+        """Count a frame that belongs to no round. Return True in a flood: the switch must drop this kind.
 
         The switch accepts the kind again halfway between two rounds, `interval_s` apart, so that frames of a
         flood are handled before the probes of other uplinks arrive.
@@ -88,7 +87,7 @@ class ForeignFrames:
         self._seen_s[owner, uplink] = now_s
 
     def seen_on(self, owner: str, now_s: float) -> tuple[str, ...]:
-        """Return the uplinks on which frames noted by `see` have recently arrived, and UNSEEN."""
+        """Return the uplinks on which frames noted by `see` have recently arrived, possibly with UNSEEN."""
         seen = self._seen_s.items()
         return tuple(sorted(on for (of, on), at_s in seen if of == owner and now_s < at_s + SEEN_S))
 

@@ -15,17 +15,17 @@ from policies.model import Role
 # The end of the failback delay of an uplink that is still down.
 NEVER_S = float("inf")
 NOTHING_RECEIVED = (
-    "its link is up again, but unlike other uplinks, it has not received a frame since"
+    "its link is up again, but unlike other uplinks, it has not received a frame yet"
 )
-# OpenFlow reports only this much of a port's name.
+# OpenFlow reports only this many characters of a port's name.
 PORT_NAME_CHARACTERS = 15
-# A link flaps if it changed this often in this time, as in the alert OvsLbtLinkFlapping.
+# A link flaps if it changed this often within this time, as in the alert OvsLbtLinkFlapping.
 FLAPPING_CHANGES, FLAPPING_S = 6, 900.0
 # How long after a member's link is up the database shows its LACP state; usually about 0.1 s.
 LACP_KNOWN_AFTER_S = 1.0
-# How often to send a frame that should reach, and so prove, an uplink that received nothing yet.
+# How often to send a broadcast while an uplink still has to prove that it receives frames.
 ASK_EVERY_S = 2.0
-# Links that are up again within this time had one cause of failure, such as a restarted switch.
+# Links that come up within this time of each other probably failed together, as with a switch.
 TOGETHER_S = 3.0
 
 
@@ -33,9 +33,9 @@ class Proof(Enum):
     """Whether an uplink whose link is up again still has to receive a frame."""
 
     NEEDED = auto()
-    # It has received nothing since, and neither has another uplink.
+    # It has received no frame since its link came up, and neither has another uplink.
     OTHERS_IDLE = auto()
-    # It is not known yet whether another uplink has received a frame since.
+    # It is not known yet whether another uplink has received a frame since its link came up.
     OTHERS_UNKNOWN = auto()
 
 
@@ -43,29 +43,29 @@ class Proof(Enum):
 class Link:
     """The link of one uplink. Times are in seconds of engine time."""
 
-    # Whether the switch reported it as up last; None before the first report.
+    # Whether the switch last reported the link as up; None before the first report.
     up: bool | None = None
     # How often the link went up or down, and the times of the latest changes.
     changes: int = 0
     changed_s: deque[float] = field(default_factory=lambda: deque(maxlen=FLAPPING_CHANGES))
-    # Whether it failed, and its failback delay is not over.
+    # Whether the link failed, and its failback delay is not over.
     failed: bool = False
-    # When it was up again, and its failback delay began; None if no delay runs.
+    # When the link came up again, and its failback delay began; None if no delay runs.
     returned_s: float | None = None
-    # Whether it has to receive a frame before it carries traffic again; None: it need not.
+    # Whether the uplink must receive a frame before it carries traffic again; None: it need not.
     proof: Proof | None = None
-    # When its LACP state is known; None if it is known.
+    # When the LACP state of the link will be known; None if it is known.
     lacp_known_s: float | None = None
-    # How many frames it has received; None before the first poll.
+    # How many frames the uplink has received; None before the first poll.
     received: int | None = None
     # The speed that the switch reported last; None if it never reported one. Most interfaces report none
-    # while their link is down. If shares of capacity changed with that, units would move that have
-    # nothing to do with a failure.
+    # while their link is down. If the capacity changed as well, units that have nothing to do with the
+    # failure would move.
     speed_bps: float | None = None
 
     @property
     def waits_for_frame(self) -> bool:
-        """Whether it has to receive a frame before it carries traffic again."""
+        """Whether the uplink must receive a frame before it carries traffic again."""
         return self.proof in (Proof.NEEDED, Proof.OTHERS_UNKNOWN)
 
     def fail(self) -> None:
@@ -98,7 +98,7 @@ class Links:
     unreachable: frozenset[str] = frozenset()
     # The uplinks whose link went up (True) or down since `take_changes`.
     _changed: list[tuple[str, bool]] = field(default_factory=list)
-    # When to send a frame that proves uplinks next.
+    # When to send the next broadcast for uplinks that must receive a frame.
     _ask_s: float = 0.0
 
     def connect(self, ports: Iterable[PortState], now_s: float) -> None:
@@ -143,7 +143,7 @@ class Links:
             del self.ports[ofport]
 
     def _fail(self, uplink: str) -> None:
-        """Record a failed link. With failback-delay-s=never, uplinks that are up again take its place."""
+        """Record a failed link. With failback-delay-s=never, uplinks that are up again then carry traffic."""
         link = self.by_name[uplink]
         was_away = link.failed and link.returned_s is None
         link.fail()
@@ -166,15 +166,15 @@ class Links:
         return NEVER_S if link.returned_s is None else link.returned_s + self.delay_s
 
     def forget_received(self) -> None:
-        """Require no frames, because uplinks are a LAG, perhaps again after a fallback."""
+        """Require no frames from now on, because the uplinks are a LAG, perhaps again after a fallback."""
         for link in self.by_name.values():
             link.proof = link.received = None
 
     def receive(self, received: Mapping[str, int], probed: bool) -> None:
-        """Store the numbers of received frames. A first frame proves an uplink that is up again.
+        """Store the numbers of received frames. An uplink that is up again is proved by a frame.
 
-        `probed`: uplinks are probed. If they are not, no proof is needed while no other uplink receives
-        anything.
+        `probed`: whether uplinks are probed. If not, no proof is needed while no other uplink receives
+        frames.
         """
         grown = set()
         for name, count in received.items():
@@ -197,7 +197,7 @@ class Links:
 
     @property
     def asks_s(self) -> float:
-        """The time to send such a frame (`note_asked`); infinity if no uplink waits for a frame."""
+        """When to send the next frame that reaches all uplinks; infinity if none waits for one."""
         waits = any(
             link.failed and link.waits_for_frame and self._usable_from_s(link) <= self._ask_s
             for link in self.by_name.values()
@@ -270,7 +270,7 @@ class Links:
 
     @property
     def delay_ends_s(self) -> float:
-        """The time when the next delay ends; infinity if no delay runs. Read after each event."""
+        """When the next delay ends; infinity if no delay runs. Read after each event."""
         links = self.by_name.values()
         ends = [self._usable_from_s(n) for n in links if n.failed and not n.waits_for_frame]
         known = [link.lacp_known_s for link in links if link.lacp_known_s is not None]
@@ -293,8 +293,8 @@ class Links:
     def usable(self) -> set[str]:
         """Return the uplinks that carry traffic now.
 
-        If all uplinks have a failback delay, or the only others are being drained, the uplinks that
-        were up again first are used. The upstream switch of a later uplink may not forward yet.
+        If all uplinks have a failback delay, or all others are being drained, the uplinks that
+        came up again first are used. The upstream switch of a later uplink may not forward yet.
         """
         used = self._without_delay()
         if not self._suffice(used):
@@ -307,7 +307,7 @@ class Links:
         return [u for u in self.uplinks if self.up(u) and not self.by_name[u.name].failed]
 
     def _returned_first(self) -> list[UplinkConfig]:
-        """Return the waiting uplinks that were up again first, or together with the first."""
+        """Return the waiting uplinks that came up again first, or within TOGETHER_S of the first."""
         returned_s = {
             uplink.name: at_s
             for uplink in self.uplinks
@@ -339,7 +339,7 @@ class Links:
         if self.has_link(uplink) and uplink.blocked:
             return self.why_waiting(uplink)
         if uplink.name in self.unreachable:
-            return "link up, but probes of other uplinks do not arrive"
+            return "link up, but other uplinks' probes do not arrive"
         if not self.up(uplink):
             return "link down"
         link = self.by_name[uplink.name]

@@ -1,4 +1,4 @@
-"""Source addresses of frames that ovs-lbt sends: locally administered, the same on every start."""
+"""Source addresses of frames that ovs-lbt sends: locally administered, and the same on every start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controller.config.values import BridgeConfig
 from policies.model import OfPort
 
 MULTICAST_BIT, LOCAL_BIT = 0x01, 0x02
-# During a flood, the addresses of each frame are compared with these.
+# The number of cached addresses: in a flood, the addresses of each frame are compared with ours.
 KEPT = 1024
 
 
@@ -28,7 +28,7 @@ def probe_macs(config: BridgeConfig) -> dict[OfPort, str]:
 
 
 def probe_group(config: BridgeConfig) -> str:
-    """Return the group address to which copies of probes are sent. No other bridge has it."""
+    """Return the group address to which copies of probes are sent. No other bridge has this address."""
     known = address_of_ours(config.name, *(u.mac for u in config.uplinks), "group")
     return f"{int(known[:2], 16) | MULTICAST_BIT:02x}{known[2:]}"
 
@@ -36,8 +36,8 @@ def probe_group(config: BridgeConfig) -> str:
 def question_macs(config: BridgeConfig) -> dict[OfPort, str]:
     """Return the source address of each uplink for queries to hosts and copies of probes.
 
-    Switches flood both, queries until the host has answered. In an upstream loop they circulate and
-    switches learn their source on many ports. Probes have other addresses, so they still arrive.
+    Switches flood copies, and queries until the host has answered. In an upstream loop, such frames
+    circulate, and switches learn their source on many ports. Probes have other sources, and arrive.
     """
     return _of_uplinks(config, "question")
 

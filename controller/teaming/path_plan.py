@@ -13,7 +13,7 @@ from controller.teaming.address_units import AddressUnit
 from policies.model import Role
 from policies.path_faults import PathFault
 
-# Each uplink sends probes to this many other uplinks, and receives them from as many. That connects
+# Each uplink sends probes to this many other uplinks, and receives probes from as many. That connects
 # all uplinks, and the number of probes grows with the number of uplinks, not with its square.
 NEIGHBOURS = 3
 # An OpenFlow message holds 64 kB, but the database accepts any MTU.
@@ -40,7 +40,7 @@ class Path:
 
     @property
     def asked(self) -> tuple[str, str, int]:
-        """The uplink, host and VLAN of a query. An answer does not contain more than these."""
+        """The uplink, host and VLAN of a query. An answer identifies no more than these."""
         return self.sender, self.receiver, self.vlan
 
 

@@ -29,7 +29,7 @@ from controller.teaming.path_plan import Path
 from policies.path_faults import Fault, Passage, PathFault, faults
 
 INTERVAL_S = 0.5
-# The longest time that a probe may take: a round is judged when it is at least this old.
+# The longest time that a probe may take: a round is evaluated when it is at least this old.
 LATEST_S = 0.3
 # A path counts as broken after this many probes were lost in a row: 2 s. In a network that also loses
 # probes on working paths, more are needed (`SingleLosses`).
@@ -40,7 +40,7 @@ MENDED_AFTER = 10
 # answer proves that the host is reachable.
 HOST_LOST_AFTER = 2
 HOST_MENDED_AFTER = 1
-# If a host answers on the faulty uplink again, it is open which uplink is faulty. The paths between uplinks
+# If a host answers on the faulty uplink again, it is uncertain which uplink is faulty. The paths between uplinks
 # may be restored as well, which is known after `MENDED_AFTER` and two more rounds.
 DOUBTED_S = (MENDED_AFTER + 2) * INTERVAL_S
 # An uplink that carries this share of its capacity may be dropping probes with other frames. Lost
@@ -135,7 +135,7 @@ class PathChecks:
     # The paths that rounds check in turn; those with long queries separately, by uplink and host.
     _probes: deque[deque[Path]] = field(default_factory=deque)
     _long_questions: deque[deque[Path]] = field(default_factory=deque)
-    # The rounds that are not judged yet, by number.
+    # The rounds that are not evaluated yet, by number.
     _pending: dict[int, Round] = field(default_factory=dict)
     # When each fault that is over ended; it stays in force for the failback delay.
     _ended_s: dict[PathFault, float] = field(default_factory=dict)
@@ -193,7 +193,7 @@ class PathChecks:
         return begun
 
     def arrived(self, path: Path, number: int, *, copy: bool = False) -> bool:
-        """Record that a probe or its copy arrived. Return False if it arrived before, or was not sent."""
+        """Record that a probe or its copy arrived. Return False for one that arrived before, or was not sent."""
         pending = self._pending.get(number)
         if pending is None or path not in pending.paths:
             return False
@@ -224,7 +224,7 @@ class PathChecks:
         return False
 
     def prove(self, number: int, full: Collection[str], now_s: float) -> bool:
-        """Record that the switch returned the proof of a round, and judge rounds that are old enough.
+        """Record that the switch returned the proof of a round, and evaluate rounds that are old enough.
 
         `full`: the uplinks that may be dropping frames. Returns whether a path broke or was restored.
         """
@@ -243,7 +243,7 @@ class PathChecks:
         return changed
 
     def _judge(self, pending: Round, full: Collection[str], proved_s: float) -> bool:
-        """Count the probes of a round that arrived. Return whether a path broke or was restored."""
+        """Evaluate the probes of a round. Return whether a path broke or was restored."""
         changed = False
         in_a_row = self._single_losses.in_a_row(LOST_AFTER)
         for path in pending.paths:
@@ -279,7 +279,7 @@ class PathChecks:
             else:
                 self.counts["full"] += 1
             if path.to_host and not arrived:
-                # It may have another address now.
+                # The host may have another address now.
                 self._answered_by.pop(path.asked, None)
             changed |= probed.broken is not was_broken
         return changed
@@ -309,7 +309,7 @@ class PathChecks:
         return before != in_force
 
     def _without_doubts(self, found: frozenset[PathFault], now_s: float) -> frozenset[PathFault]:
-        """Keep faults with broken paths decided while paths may be recovering, or no host answers."""
+        """Return `found` with decided faults kept while paths may be recovering, or no host answers."""
         in_force = [f for f in self.since_s if f.decided and f not in self._ended_s]
         doubted = {
             fault: doubtful

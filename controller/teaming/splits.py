@@ -1,6 +1,6 @@
 """The VM ports that are split now: the traffic that they send is spread over buckets.
 
-This is state of the bridge, not configuration. A service that starts reads it from the switch.
+Splits are state of the bridge, not configuration. A service that starts reads them from the switch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from policies.model import Move, Reason
 from policies.presets import PRESETS
 
 # A split VM port is merged when it has been mergeable this long. The time doubles with each earlier
-# split within the last hour, because each costs its connections some reordering.
+# split within the last hour, because each split reorders some frames of connections.
 MERGE_AFTER_S = 60.0
 REMEMBERED_S = 3600.0
 
@@ -27,14 +27,14 @@ REMEMBERED_S = 3600.0
 class Splits:
     """The VM ports of one bridge that are split, by name, and the times of the splits.
 
-    `mergeable_s`: the time since which, at each poll, a policy has found a merge harmless.
+    `mergeable_s`: the time since which a policy has found at each poll that a merge does no harm.
     """
 
     since_s: dict[str, float] = field(default_factory=dict)
     mergeable_s: dict[str, float] = field(default_factory=dict)
     # Splits and merges to send with the next bundle.
     _unsent: list[Move] = field(default_factory=list)
-    # When each VM port was split, recently and now.
+    # The times of each VM port's recent splits, including the current one.
     _before_s: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
@@ -50,7 +50,7 @@ class Splits:
         self.mergeable_s.pop(name, None)
 
     def make(self, moves: Iterable[Move], now_s: float) -> None:
-        """Make the splits and merges of a policy. The next bundle makes them on the switch."""
+        """Record a policy's splits and merges. The next bundle makes them on the switch."""
         for move in moves:
             assert move.is_resplit, "other moves change bindings"
             if move.reason is Reason.MERGE:
@@ -91,7 +91,7 @@ class Splits:
         self.mergeable_s = {n: at_s for n, at_s in self.mergeable_s.items() if n in self.since_s}
 
     def judge(self, asked: Iterable[str], mergeable: Iterable[str], now_s: float) -> None:
-        """Record that a policy judged the VM ports `asked`, and could merge those in `mergeable`."""
+        """Record that a policy evaluated the VM ports `asked`, and could merge those in `mergeable`."""
         assert self.mergeable_s.keys() <= self.since_s.keys(), "only split VM ports can be merged"
         mergeable = set(mergeable)
         for name in asked:
@@ -130,8 +130,8 @@ class Splits:
 def may_split(port: VmPortConfig, on_a_lag: bool) -> bool:
     """Whether a VM port may be split, so that its frames leave on any uplink.
 
-    Without a LAG, a VM port with queues may not be split: queues match its address, and frames that
-    leave on another uplink than its home have another address.
+    Without a LAG, a VM port with queues may not be split: queues match its source address, and
+    frames that leave on an uplink other than its home have another source address.
     """
     stays_whole = port.excluded or port.unsplittable or port.one_of_several or port.per_address
     if stays_whole or PRESETS[port.policy].splits_by is None:

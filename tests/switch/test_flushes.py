@@ -40,7 +40,7 @@ def test_a_fail_mode_that_would_make_a_loop_is_set_again(bed: Bed, service: Serv
             bed.ovs.vsctl("del-fail-mode", bed.bridge)
             wait_until(lambda: bed.fail_mode() == "secure", "the fail mode is set again")
             wait_until(lambda: has_ours_only(bed), "the switch has our flows, and NORMAL is gone")
-        assert "fail_mode: changed to standalone since attach; secure" in service.log.read_text()
+        assert "fail_mode: changed to standalone after attach; secure" in service.log.read_text()
         assert service.show_json(bed.bridge)["not_done"] == []
         for vm in bed.vms:
             assert len(bed.homes()[str(vm)]) == 1

@@ -115,7 +115,7 @@ def test_the_fail_mode_that_attach_has_set_is_set_again_and_told(changed_to: str
     change(here, fail_mode=changed_to)
     assert here.rows["br0"].fail_mode == "secure"
     (warning,) = (text for text in reports(here, "warning") if "is set again" in text)
-    assert warning.startswith("Bridge br0 fail_mode: changed to standalone since attach; secure")
+    assert warning.startswith("Bridge br0 fail_mode: changed to standalone after attach; secure")
     here.run_for(60)
     assert len([w for w in here.commands(Write) if "fail_mode" in str(w)]) == 1
     assert readings(here) > 1, "what the changes have flushed is read"

@@ -89,7 +89,7 @@ def test_a_bundle_that_cannot_be_encoded_concerns_its_bridge_only() -> None:
     assert installed(here) != before
     here.run_for(LONGEST_PAUSE_S + OVER_AFTER_S)
     assert "failure" not in shown(here) and not found_by_check(here)
-    assert "br0: handled again without errors" in reports(here, "info")
+    assert "br0: recovered from internal errors" in reports(here, "info")
 
 
 def test_a_bridge_that_fails_again_and_again_is_tried_less_and_less_often() -> None:

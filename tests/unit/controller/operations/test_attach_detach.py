@@ -282,7 +282,7 @@ def occupied(*ids: int) -> dict[int, GroupSpec]:
             without_us(host()),
             {"foreign": (ForeignFlow(0, 100, 9, "in_port=10"),)},
             "other programs have flows table=0,priority=100,in_port=10",
-            "remove all flows in table 0 from priority 90 up, and in tables 1-31",
+            "remove all flows in table 0 with priority 90 or higher, and in tables 1-31",
         ),
         (
             without_us(host()),
@@ -319,7 +319,7 @@ def test_flows_behind_ours_are_in_nobodys_way() -> None:
 
 def test_on_plain_uplinks_any_flow_in_table_0_would_come_before_our_drop() -> None:
     here = world(plain_uplinks("secure"), foreign=(ForeignFlow(0, 1, 9, ""),)).start()
-    assert "from priority 1 up" in refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    assert "with priority 1 or higher" in refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
     here.switches["br0"].foreign = (ForeignFlow(0, 0, 9, "in_port=1"),)
     done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
 
