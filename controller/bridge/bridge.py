@@ -242,7 +242,7 @@ class Bridge:
     # ---- requests of operators ---------------------------------------------------------------
 
     def inspect(self) -> Commands:
-        """Begin a request: read the switch. Until the request ends, policies do not decide for the bridge."""
+        """Read the switch for a request, during which policies do not decide for the bridge."""
         self.turn(Turn.INSPECT)
         assert self.phase.changes_nothing, "a request inspects the bridge first"
         self.interrupted = False
@@ -348,7 +348,7 @@ class Bridge:
         return [self.installation.read_installed()]
 
     def disconnect(self) -> Commands:
-        """Handle a lost connection. The switch continues to forward with the installed flows; bindings are kept."""
+        """Handle a lost connection: keep bindings. The switch keeps forwarding with the installed flows."""
         self.links.connected = False
         self._forget_switch()
         assert self.installed is None, "the installed flows are not known now"
@@ -435,7 +435,7 @@ class Bridge:
         The steps do not handle events. They are repeated after a bundle without changes, which is
         done immediately. This method schedules announcements; `tick` sends them.
         """
-        assert self.connected or self.installed is None, "without a connection, the installed flows are not known"
+        assert self.connected or self.installed is None, "no flows are known without a connection"
         commands: Commands = []
         if self.phase.changes_nothing:
             return commands
@@ -462,7 +462,7 @@ class Bridge:
     # ---- time --------------------------------------------------------------------------------
 
     def _timers(self) -> Iterator[tuple[float, Callable[[float], Commands]]]:
-        """Yield (due time in seconds of engine time, function) of each timer, in the order in which they run.
+        """Yield each timer's due time (seconds of engine time) and function, in the order of execution.
 
         A timer is computed directly before it runs, because earlier functions may have changed it.
         """

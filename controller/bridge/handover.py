@@ -45,7 +45,7 @@ class Handover(Feature[ForwardingRead]):
     def gather(self, now_s: float) -> bool:
         """Bind every unit to one member, if this is needed before NORMAL takes over.
 
-        Policies and pins then have no effect until NORMAL has taken over. Return False if units need not gather.
+        Policies and pins then have no effect until NORMAL has taken over. Return whether units gather.
         """
         bridge, because, self.because = self.bridge, self.because or ASKED_FOR, ""
         if not bridge.connected or not bridge.installed_anything or bridge.interrupted:

@@ -220,7 +220,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
 
     def install(self, now_s: float) -> tuple[list[Command], bool]:
         """Return the commands that install the desired pipeline, and whether an empty bundle is already done."""
-        assert not self.bridge.phase.changes_nothing, "a bridge is not changed while it is inspected"
+        assert not self.bridge.phase.changes_nothing, "an inspected bridge is not changed"
         if not self._may_install(now_s):
             return [], False
         bridge, name = self.bridge, self.config.name
@@ -307,7 +307,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return [*commands, *placing.remembered({move.unit for move in moves})]
 
     def logged(self, moves: Iterable[Move], more: str = "") -> list[Command]:
-        """Return a log line for each VM port that moves, and one for all buckets with the same source and target."""
+        """Return a log line for each VM port that moves, and one for buckets with the same source and target."""
         name, because = self.config.name, self.bridge.decision_log.because
         return [
             Report("info", f"{name}: {move.way} ({because or move.reason}){more}")

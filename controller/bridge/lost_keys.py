@@ -80,7 +80,7 @@ class LostKeys:
             if missing := of_service(name, keys, besides=row.external_ids):
                 commands.append(Write(missing))
             if were_lost or keys:
-                commands.append(Report("info", f"Bridge {name}: the lost keys are in the database again"))
+                commands.append(Report("info", f"Bridge {name}: the lost keys have been restored"))
         elif not row.attached and not were_lost and may_begin and keys and self.grace_s:
             self._kept[name] = _Kept(keys, now_s + self.grace_s)
             found = f"Bridge {name} {PREFIX}policy: the key was removed from the database"

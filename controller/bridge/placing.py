@@ -285,7 +285,7 @@ class Placing(Feature[Never]):
         reports = [
             Report("warning", f"{name}: rule broken: {record.entry.why}")
             if record.entry.happened is Happened.RULE_BROKEN
-            else Report("info", f"{name}: rule kept: {record.entry.why}")
+            else Report("info", f"{name}: rule {record.entry.why}")
             for record in records
         ]
         return [*records, *reports]

@@ -3,11 +3,11 @@
 Peers with Open vSwitch's userspace datapath keep the source address of the last tunnel frame, even if the
 endpoint no longer uses this address. Upstream switches forget an address that is silent for minutes, and
 then flood all traffic to it. So off-home addresses are announced at intervals, and whenever another uplink
-serves them. If an endpoint's traffic is no longer spread, or it loses an off-home address or gets another home, its own
-address is announced with gratuitous ARP and neighbour advertisements, from which such peers learn as well.
-An endpoint does not send from the off-home address that belongs to its home uplink. If this uplink failed
-while the service was not running, upstream switches would not learn the new location of that address. The
-other addresses do not have this problem, because the endpoint sends frames from them.
+serves them. If an endpoint's traffic is no longer spread, or if the endpoint loses an off-home address or
+gets another home, its own address is announced with gratuitous ARP and neighbour advertisements: such peers
+learn from these as well. An endpoint does not send from the off-home address that belongs to its home uplink.
+If this uplink failed while the service was not running, upstream switches would not learn the new location
+of that address. Other addresses do not have this problem: the endpoint sends frames from them.
 
 Open vSwitch does not learn from a frame that matches a cached flow, such as an equal frame within 10 s, the
 default of `max-idle`. So a second announcement within that time has no effect, even if a tunnel's frame

@@ -190,8 +190,8 @@ def with_headers(read: UnitCountersRead) -> UnitCountersRead:
 
     With `hw-offload`, Open vSwitch offloads cached flows to tc, which counts a packet without its
     Ethernet header (Open vSwitch, "Flow Hardware offload with Linux TC flower", "Flow bytes count").
-    Counters of ports include the header. Without a correction, the load of a VM port that sends 64-byte frames would seem
-    to be less than four fifths of its uplink's load.
+    Counters of ports include the header. Without this correction, the load of a VM port that sends
+    64-byte frames would seem to be less than four fifths of its uplink's load.
     """
     return replace(
         read,

@@ -19,7 +19,7 @@ from policies.presets import PRESETS
 # The reason for a binding that was kept or restored, rather than changed by a move.
 RESTORED = "restored"
 # VM ports return to an uplink that carries traffic again in steps of this many. After each move,
-# upstream switches must learn addresses again, and some cannot learn all addresses of a host at the same time.
+# upstream switches must learn addresses again, and some cannot learn a whole host's addresses at the same time.
 RETURNS_AT_ONCE = 8
 RETURN_INTERVAL_S = 1.0
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from policies.model import OfPort
 
-# A kind of frames that the switch passes to the service: the uplink, and whether they are sent to the uplink's own addresses.
+# A kind of frames that the switch passes to the service: the uplink; whether to its own addresses.
 Kind = tuple[OfPort, bool]
 
 # More frames of one kind in a round are a flood. Frames that belong to the round are not counted.

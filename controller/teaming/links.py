@@ -15,7 +15,7 @@ from policies.model import Role
 # The end of the failback delay of an uplink that is still down.
 NEVER_S = float("inf")
 NOTHING_RECEIVED = (
-    "its link is up again, but unlike other uplinks, it has not received a frame yet"
+    "its link is up again, but unlike other uplinks, this uplink has received no frame yet"
 )
 # OpenFlow reports only this many characters of a port's name.
 PORT_NAME_CHARACTERS = 15
@@ -143,7 +143,7 @@ class Links:
             del self.ports[ofport]
 
     def _fail(self, uplink: str) -> None:
-        """Record a failed link. With failback-delay-s=never, uplinks that are up again then carry traffic."""
+        """Record a failed link. With failback-delay-s=never, returned uplinks then carry traffic."""
         link = self.by_name[uplink]
         was_away = link.failed and link.returned_s is None
         link.fail()
