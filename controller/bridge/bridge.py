@@ -292,7 +292,7 @@ class Bridge:
         now_s: float,
         evidence: Evidence | None = None,
     ) -> Commands:
-        """Make moves that an operator requested, and send `reply` when the switch has made them.
+        """Make moves that an operator requested, and send `reply` when the switch has made these moves.
 
         `evidence`: the loads on which the moves are based, if any.
         """
@@ -335,7 +335,7 @@ class Bridge:
     # ---- the connection to the switch --------------------------------------------------------
 
     def connect(self, ports: Iterable[events.PortState], now_s: float) -> Commands:
-        """Start to manage the switch after a connection is made. `ports`: all ports of the switch."""
+        """Start to manage the switch after it has connected. `ports`: all ports of the switch."""
         self._forget_switch()
         for port in self.config.vm_ports:
             before = (replace(move, at_s=move.at_s - self.epoch_s) for move in port.moved)
@@ -454,7 +454,7 @@ class Bridge:
         return [*commands, *self.shaping.shape(now_s)]
 
     def _follow_lacp(self, now_s: float) -> Commands:
-        """Fall back to one uplink while LACP is not negotiated, and end the fallback when it is."""
+        """Fall back to one uplink while LACP is not negotiated; end the fallback when LACP is negotiated."""
         config = self.config.in_force(self.links.lacp_known(self.config.uplinks))
         changed = config.fallen_back is not self.config.fallen_back
         return self._take_config(config, now_s) if changed else []

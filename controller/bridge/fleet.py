@@ -342,7 +342,7 @@ def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Se
 
     NORMAL forwards briefly when the fail mode changes, and for longer while no service runs. Open
     vSwitch never forwards between ports that are `protected`. If other programs use that column, for
-    example to isolate VMs, it is not changed: those VMs could not reach the uplinks. The key PROTECTED
+    example to isolate VMs, it is not changed: those VMs could then not reach uplinks. The key PROTECTED
     marks ports that we protect; both are removed together. `config` None: the bridge is detached.
     """
     uplinks: Collection[str] = ()

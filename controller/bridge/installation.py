@@ -58,7 +58,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle that was sent and not yet answered. `waiting`: the replies to send afterwards."""
+    """A bundle that was sent and not yet answered. `waiting`: the replies to send after the answer."""
 
     bundle_id: int
     step: Step
@@ -186,7 +186,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return self._built[0] if self._built is not None else None
 
     def foreseen(self, now_s: float) -> list[Command]:
-        """Return the bundle that `Bridge.take_over` would apply, so that the shell can send it in advance."""
+        """Return a command to prepare the bundle that `Bridge.take_over` would send, if there is one."""
         if not self._may_install(now_s):
             return []
         bridge, placing = self.bridge, self.bridge.placing

@@ -55,7 +55,7 @@ class LostKeys:
     _invalid: tuple[str, ...] = ()
 
     def allow(self, text: str | None) -> Commands:
-        """Set the time for which lost keys apply to `text` (key-loss-grace-s). If invalid, use the default."""
+        """Set `grace_s` to `text`, the value of key-loss-grace-s; if the value is invalid, to the default."""
         settings = Settings({("Open_vSwitch .", PREFIX + GRACE): self.grace_s})
         ids = {} if text is None else {PREFIX + GRACE: text}
         found = settings.given("Open_vSwitch .", ids, HOST_KEYS)

@@ -209,7 +209,7 @@ class Placing(Feature[Never]):
         self.follow_splits()
 
     def follow_splits(self) -> None:
-        """Split the VM ports that policies have split on the switch as well."""
+        """Apply the splits of policies to the switch, so that the same VM ports are split there."""
         self._split_on_switch = self.bridge.scheduler.splits.names
 
     def gather_on(self, member: str) -> None:
@@ -322,12 +322,12 @@ class Placing(Feature[Never]):
         return self.bridge.loads.unit_known_s(port.ofport)
 
     def basis(self, policy: str, now_s: float) -> Basis:
-        """What a policy can base a decision on now."""
+        """Return a policy's current basis for a decision."""
         moved_s = self.bridge.scheduler.last_moved_s(policy)
         return planning.basis(self.team_view, policy, moved_s, now_s)
 
     def bases(self, now_s: float) -> dict[str, Basis]:
-        """What each policy can base a decision on now, by policy."""
+        """Return each policy's current basis for a decision, by policy."""
         return {policy: self.basis(policy, now_s) for policy in self.config.policies}
 
     def following(self, config: BridgeConfig, now_s: float) -> tuple[Moved, ...]:

@@ -68,7 +68,7 @@ class Announcer(Feature[LearnedRead]):
     # ---- announcements -----------------------------------------------------------------
 
     def announce(self, announced: frozenset[Announced], now_s: float) -> None:
-        """Announce VM ports and addresses after each delay in AFTER_S, first with a reading if one is pending."""
+        """Announce VM ports and addresses after each delay in AFTER_S, first with a pending reading if any."""
         if not announced or not self.bridge.announces:
             return
         if self.bridge.lacp_in_doubt:
@@ -160,7 +160,7 @@ class Announcer(Feature[LearnedRead]):
     def heard(self, event: LearnedRead, now_s: float) -> list[Command]:
         """Store the learned addresses, and send the learning packets that are due.
 
-        They are needed for units that have moved, and for VM ports whose frames NORMAL forwarded before.
+        Units that have moved need packets, and so do VM ports whose frames NORMAL forwarded before.
         """
         commands: list[Command] = []
         if self.bridge.installation.settled and self.bridge.phase.is_attached:

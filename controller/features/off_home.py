@@ -66,7 +66,7 @@ class OffHomeAddresses(Feature[Never]):
         self._late.clear()
 
     def want(self, now_s: float) -> list[Command]:
-        """Schedule announcements after the pipeline's homes, lanes or spread endpoints have changed."""
+        """Schedule announcements if homes, the uplinks of off-home addresses, or spread endpoints changed."""
         bridge, config = self.bridge, self.config
         if not bridge.announces or not bridge.installed_anything:
             return []
@@ -107,7 +107,7 @@ class OffHomeAddresses(Feature[Never]):
         return []
 
     def _know(self) -> None:
-        """Store the current endpoints, and forget those with a removed or different port."""
+        """Store the current endpoints, and forget endpoints whose port was removed or replaced."""
         config = self.config
         there = {(port.ofport, port.name) for port in config.vm_ports}
         kept = {o: port for o, port in self._ports.items() if (o, port.name) in there}
@@ -154,7 +154,7 @@ def _frames(
 
 
 def announcements(port: VmPortConfig, off_home: str | None = None) -> Iterator[bytes]:
-    """Yield frames that announce address `off_home` or, if None, the endpoint's own ones to neighbours.
+    """Yield frames that announce the address `off_home`; if None, the endpoint's own addresses.
 
     The frames are untagged, for the port's native VLAN. Without a native VLAN, there are no frames.
     """

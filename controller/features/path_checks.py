@@ -43,7 +43,7 @@ class Probing(Feature[FrameHeard]):
             yield bridge.paths.due_s, self._probe
 
     def follow(self, now_s: float) -> list[Command]:
-        """Stop using uplinks that are unreachable or blocked, and use them again when they are not."""
+        """Stop using uplinks that are unreachable or blocked, and use them again when they recover."""
         bridge, paths, config = self.bridge, self.bridge.paths, self.config
         before, changed = dict(paths.since_s), False
         if not bridge.checks_paths and paths.checks_something:

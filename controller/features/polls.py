@@ -21,7 +21,7 @@ HEADER_BYTES = 14
 class ConvergenceTimer:
     """Measures the time until policies have nothing more to move on one bridge.
 
-    The time begins with the first move that a policy makes because of load. It ends when the switch
+    The time begins with the first move that a policy makes to balance load. It ends when the switch
     confirms the last move, if all policies then evaluate the resulting loads and move nothing.
     """
 
@@ -35,7 +35,7 @@ class ConvergenceTimer:
         return self._since_s is None
 
     def start(self, now_s: float) -> None:
-        """Start the timer unless it runs. Call this when a policy moves a unit because of load."""
+        """Start the timer unless it runs. Call this when a policy moves a unit to balance load."""
         if self._since_s is None:
             self._since_s = now_s
 
@@ -47,7 +47,7 @@ class ConvergenceTimer:
     def stop(self) -> float | None:
         """Stop the timer after no policy moved anything. Return the measured time in seconds.
 
-        None if the timer did not run, or the switch refused all moves.
+        Return None if the timer did not run, or the switch refused all moves.
         """
         since_s, made_s = self._since_s, self._made_s
         self._since_s = self._made_s = None

@@ -7,7 +7,7 @@ from controller.api.events import PortChanged, PortRemoved, PortState
 from controller.features.feature import Feature
 from controller.teaming.links import PORT_NAME_CHARACTERS
 
-# After this time, no cached flow sends VM ports' frames to NORMAL; some do while no uplink is up.
+# How long cached flows may still send VM ports' frames to NORMAL after an uplink has come up.
 REVALIDATED_S = 1.0
 
 

@@ -66,7 +66,7 @@ class AddressUnit:
 
     @property
     def number(self) -> int:
-        """The number that static policies use to place the address; the same on every start."""
+        """The number by which static policies place the address; the same after every start."""
         return int(self.mac.replace(":", ""), 16) + self.vlan
 
 
@@ -180,7 +180,7 @@ class AddressUnits:
     def take_unannounced(
         self, installed: Pipeline, config: BridgeConfig, bound: Mapping[str, Bound]
     ) -> set[Located]:
-        """Return the addresses whose uplink has changed without a move, also on the switch.
+        """Return the addresses whose uplink on the switch has changed without a move.
 
         That happens when an address becomes a unit, or is no longer a unit. `bound`: all bindings.
         """

@@ -131,7 +131,7 @@ class Bindings:
 
         A unit that may use no uplink is not bound. A confined unit is not bound while no uplink that
         it may use has a link; when it is bound again, its move has the source "". `Unit.uplink` is
-        the uplink of a unit that is not known here yet. VM ports return to a better uplink in steps;
+        the uplink of a unit that is not in `bound` yet. VM ports return to a better uplink in steps;
         all other moves are made immediately.
         """
         asked, self._asked = self._asked, {}
@@ -318,7 +318,7 @@ def remembered(
 def places_anew(old: BridgeConfig, new: BridgeConfig) -> bool:
     """Whether a change of the team requires that VM ports are placed as if they were new.
 
-    A drain does not count: it moves the VM ports of one uplink, and they return when it ends.
+    A drain does not count: it moves VM ports from one uplink, and these return when the drain ends.
     """
     if [uplink.name for uplink in old.uplinks] != [uplink.name for uplink in new.uplinks]:
         return True

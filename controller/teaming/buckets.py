@@ -38,7 +38,7 @@ def number_of(policy: str) -> int:
 
 
 def hashed_by(port: VmPortConfig, split: Collection[str]) -> str | None:
-    """Return the policy whose buckets a VM port uses; None if the VM port uses its home, as with rules.
+    """Return the policy whose buckets a VM port uses; None if the port uses its home, such as under a rule.
 
     `split`, here and below: the names of the VM ports that are split.
     """
@@ -118,7 +118,7 @@ def hashes(
     order: Callable[[Unit], Sequence[Uplink]],
     homes: Mapping[str, str],
 ) -> tuple[Hash, ...]:
-    """Return the hashes of a bridge. Each lists the uplinks of its buckets, the uplink in use first.
+    """Return the hashes of a bridge. A hash lists the uplinks of each bucket, the uplink in use first.
 
     While a bucket is not on its home uplink, the home is repeated at the end of its list. This does
     not affect forwarding, and lets a restarted service find the home.
@@ -140,7 +140,7 @@ def with_home(order: Sequence[Uplink], home: str | None) -> tuple[OfPort, ...]:
 
 
 def home_in(group: GroupSpec | None, config: BridgeConfig) -> str | None:
-    """Return the home in a group that was made from the result of `with_home`; None if it has no uplinks."""
+    """Return the home in a group that was made from the result of `with_home`; None without uplinks."""
     uplinks, buckets = config.uplink_at, group.buckets if group else ()
     fields = (a for bucket in buckets for a in bucket.actions if isinstance(a, SetField))
     values = (field.value for field in fields)

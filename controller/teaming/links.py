@@ -25,7 +25,7 @@ FLAPPING_CHANGES, FLAPPING_S = 6, 900.0
 LACP_KNOWN_AFTER_S = 1.0
 # How often to send a broadcast while an uplink still has to prove that it receives frames.
 ASK_EVERY_S = 2.0
-# Links that come up within this time of each other probably failed together, as with a switch.
+# Links that come up within this time of each other had one cause of failure, such as a switch restart.
 TOGETHER_S = 3.0
 
 
@@ -81,7 +81,7 @@ class Link:
 class Links:
     """Ports by ofport, and the links of uplinks.
 
-    Until the switch is connected, an uplink that it has not reported counts as up. If LACP, BFD or
+    Until the switch is connected, an uplink that was not reported counts as up. If LACP, BFD or
     CFM monitors a link and receives no answer, the link counts as down.
     """
 
@@ -171,7 +171,7 @@ class Links:
             link.proof = link.received = None
 
     def receive(self, received: Mapping[str, int], probed: bool) -> None:
-        """Store the numbers of received frames. An uplink that is up again is proved by a frame.
+        """Store the numbers of received frames. A received frame proves an uplink that is up again.
 
         `probed`: whether uplinks are probed. If not, no proof is needed while no other uplink receives
         frames.
@@ -238,7 +238,7 @@ class Links:
         link.up = up
 
     def follow_team(self, team: tuple[UplinkConfig, ...], now_s: float) -> None:
-        """Record removed uplinks (devices may be created again) and new ones that are down as failed."""
+        """Record as failed: removed uplinks (their devices may return), and new uplinks that are down."""
         before = {uplink.name for uplink in self.uplinks}
         self.uplinks = team
         for name in before - {uplink.name for uplink in team}:
@@ -323,7 +323,7 @@ class Links:
         return any(uplink.serves for uplink in uplinks)
 
     def why_waiting(self, uplink: UplinkConfig) -> str:
-        """Return why an uplink with a link carries nothing: it is blocked, or received nothing."""
+        """Return why an uplink whose link is up is not used: it is blocked, or has received no frame."""
         if not self.has_link(uplink):
             return ""
         if uplink.blocked:
@@ -353,7 +353,7 @@ class Links:
         return f"{uplink.role.value}, and an active uplink carries traffic"
 
     def renumbered(self, config: BridgeConfig) -> bool:
-        """Whether an ofport of an uplink or VM port in the database is another port on the switch.
+        """Whether an uplink or VM port has an ofport that belongs to another port on the switch.
 
         A restart of ovs-vswitchd may change the numbers of ports, and the database is updated only after
         the connection. Flows for the old numbers could treat an uplink as a VM port.

@@ -71,12 +71,12 @@ class SingleLosses:
     ratio: float = 0.0
 
     def note_losses(self, lost: int) -> None:
-        """Record a probe that arrived on a working path. `lost`: how many were lost in a row before it."""
+        """Record a probe that arrived on a working path. `lost`: the number of lost probes directly before it."""
         for found in (*[1.0] * lost, 0.0):
             self.ratio += (found - self.ratio) / REMEMBERED
 
     def in_a_row(self, least: int) -> int:
-        """Return the losses in a row that prove a fault; `least` in a network without other losses."""
+        """Return how many losses in a row prove a fault. `least`: the number without other losses."""
         if self.ratio <= 0.0:
             return least
         by_chance = math.ceil(math.log(CHANCE) / math.log(self.ratio))
@@ -170,7 +170,7 @@ class PathChecks:
             probed.lost = probed.arrived = probed.astray = 0
 
     def end(self) -> None:
-        """Stop checking paths: `find` finds nothing from now on."""
+        """Stop checking paths: from now on, `find` finds no faults."""
         self.interrupt()
         self.follow_config(())
         self._probed, self._answered_by, self._single_losses = {}, {}, SingleLosses()
@@ -193,7 +193,7 @@ class PathChecks:
         return begun
 
     def arrived(self, path: Path, number: int, *, copy: bool = False) -> bool:
-        """Record that a probe or its copy arrived. Return False for one that arrived before, or was not sent."""
+        """Record that a probe or its copy arrived. Return False if it is a duplicate, or was not sent."""
         pending = self._pending.get(number)
         if pending is None or path not in pending.paths:
             return False
@@ -213,7 +213,7 @@ class PathChecks:
     def answered(self, uplink: str, host: str, vlan: int, mac: str) -> bool:
         """Record that a host answered the last query on an uplink, from the address `mac`.
 
-        False: the host answered this query before, or was not queried, or not at this address.
+        Return False if the host was not queried, has already answered, or has another known address.
         """
         asked = uplink, host, vlan
         for number, pending in sorted(self._pending.items(), reverse=True):
@@ -226,7 +226,7 @@ class PathChecks:
     def prove(self, number: int, full: Collection[str], now_s: float) -> bool:
         """Record that the switch returned the proof of a round, and evaluate rounds that are old enough.
 
-        `full`: the uplinks that may be dropping frames. Returns whether a path broke or was restored.
+        `full`: the uplinks that may be dropping frames. Return whether a path broke or was restored.
         """
         if number not in self._pending:
             return False
