@@ -55,7 +55,7 @@ class Damping:
     def note(
         self, unit: str, now_s: float, by_load: bool = True, provisional: bool = False
     ) -> None:
-        """Record a move for any reason."""
+        """Record a move. `by_load`: made because of load. `provisional`: as in `Moved`."""
         before = self._moves.get(unit, ())
         last = _by_load(before)
         if by_load and last and last.is_open(now_s):
@@ -67,7 +67,7 @@ class Damping:
         self._cooling = None
 
     def restore(self, unit: str, moves: Iterable[Moved], now_s: float) -> None:
-        """Record moves that were made before the unit was known here."""
+        """Record earlier moves of a unit, unless moves of this unit are recorded already."""
         if unit not in self._moves:
             past = (move for move in moves if move.at_s <= now_s)
             self._moves[unit] = _counting(tuple(sorted(past, key=lambda m: m.at_s)), now_s)
@@ -136,7 +136,7 @@ def _step(moves: Sequence[Moved], now_s: float) -> int:
 
 
 def _counting(moves: tuple[Moved, ...], now_s: float) -> tuple[Moved, ...]:
-    """Keep only moves that use up the budget and the last move because of load, to limit memory."""
+    """Return only the moves that use up the budget, and the last move because of load."""
     recent = tuple(move for move in moves[-MOST_MOVES:] if now_s - move.at_s < PERIOD_S)
     last = _by_load(moves) if _step(moves, now_s) else None
     return recent if last is None or last in recent else (last, *recent)

@@ -1,4 +1,4 @@
-"""The uplink that a unit uses when its own fails."""
+"""Failover: the order in which a unit uses uplinks when its home uplink fails."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def only(allowed: frozenset[str] | None, uplinks: Sequence[Uplink]) -> list[Upli
 
 
 def usable_first(ordered: Sequence[Uplink], kept_off: Collection[str] = ()) -> tuple[Uplink, ...]:
-    """Return the same order with unusable uplinks last. The first uplink is in force.
+    """Return the same order with unusable uplinks last. The unit uses the first uplink.
 
     `kept_off`: the names of uplinks to place after all other usable ones.
     """

@@ -1,6 +1,6 @@
-"""Checks whether the moves of a policy that decides at once (`adaptive`) gain enough to be made.
+"""Checks whether moves of a policy that acts immediately (`adaptive`) gain enough to be made.
 
-Callers check the peaks of loads and the present loads. A placement that is good at the peaks of all
+Callers check the peaks of loads and the current loads. A placement that is good at the peaks of all
 units is also good between the peaks. A move that helps at the peaks but not now may be too late.
 """
 
@@ -30,7 +30,7 @@ LEAST_GAIN_OF_CAPACITY_RATIO = 0.02
 HIGH_RATIO = 0.9
 # Repeated peaks of the same load differ by this share.
 WANDERS_RATIO = 0.02
-# The most addresses that move at once, because upstream switches have to learn them. Others follow.
+# The most addresses that move together: upstream switches must learn each. Others move later.
 MOST_AT_ONCE = 32
 
 
@@ -39,10 +39,10 @@ def worthwhile(
 ) -> Plan:
     """Return the plan with only the moves to make now.
 
-    These are the first that are worth it of: the moves of the `MOST_AT_ONCE` largest units, of the
-    largest half of these, of a quarter and so on, or of buckets alone. Merges gain nothing and are
-    always made. `each_ratio`: the share of capacity that each address must gain while no uplink is
-    nearly full; with 0, no halves are tried.
+    These are the first worthwhile moves among: the moves of the `MOST_AT_ONCE` largest units, of
+    the largest half of these, of a quarter and so on, or of buckets alone. Merges gain nothing and
+    are always made. `each_ratio`: the share of capacity that each address must gain while no uplink
+    is nearly full; with 0, no halves are tried.
     """
     if not plan.moves:
         return plan
@@ -116,7 +116,7 @@ def keeps_worst(moves: Sequence[Move], snapshot: Snapshot) -> bool:
 def is_possible(snapshot: Snapshot) -> bool:
     """Whether any plan could be worth making. If not, there is no need to compute one.
 
-    The bound holds for whole units, so the answer is yes if VM ports are split, or may have to be.
+    The bound holds for whole units, so the result is True if VM ports are or may have to be split.
     """
     if _may_resplit(snapshot):
         return True
@@ -130,9 +130,9 @@ def is_possible(snapshot: Snapshot) -> bool:
 
 
 def may_help_now(latest: Snapshot, peaks: Snapshot) -> bool:
-    """Whether any plan that is made for these peaks could be worth it for the present loads, too.
+    """Whether any plan for these peaks could be worthwhile for the current loads, too.
 
-    If not, no plan is worth it while loads stay the same, however peaks fall and cooldowns end.
+    If not, no plan is worthwhile while loads stay the same, even if peaks fall or cooldowns end.
     """
     if _may_resplit(latest) or _may_resplit(peaks):
         return True
@@ -174,7 +174,7 @@ def _all_are_small(snapshot: Snapshot) -> bool:
 
 
 def _gains(made: tuple[Move, ...], snapshot: Snapshot, each_ratio: float) -> bool:
-    """Whether the moves gain enough. Buckets and splits are judged by sent traffic alone."""
+    """Whether the moves gain enough. For buckets and splits, only sent traffic counts."""
     if not made:
         return False
     units = {unit.name: unit for unit in snapshot.units}
@@ -188,7 +188,7 @@ def _gains(made: tuple[Move, ...], snapshot: Snapshot, each_ratio: float) -> boo
 
 
 def _enough_ratio(found_ratio: float) -> float:
-    """Return the highest worst utilization after moves for which the moves are worth it."""
+    """Return the worst utilization that worthwhile moves must reach, or stay below."""
     if found_ratio >= NEARLY_FULL_RATIO:
         return found_ratio * (1.0 - LEAST_GAIN_OF_NEARLY_FULL_RATIO)
     return found_ratio * (1.0 - LEAST_GAIN_OF_WORST_RATIO)

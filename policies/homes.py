@@ -14,7 +14,7 @@ from policies.seating import Candidate
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """The homes of units, by name. `satisfied`: the rules that they satisfy."""
+    """The homes of units, by unit name. `satisfied`: the rules that these homes satisfy."""
 
     by_name: dict[str, str]
     satisfied: frozenset[object]
@@ -146,7 +146,7 @@ def _may_use(unit: Unit, uplinks: Sequence[Uplink]) -> tuple[str, ...]:
 
 
 def _asked(linked: Iterable[Unit], uplinks: Iterable[Uplink]) -> object:
-    """Return everything that determines homes, except loads, links and the present places.
+    """Return everything that determines homes, except loads, links and the current places.
 
     A drain is not included, so that units return when it ends. Capacities are included if a unit
     has a reservation.

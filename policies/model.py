@@ -40,7 +40,7 @@ class Reason(StrEnum):
 
     @property
     def by_load(self) -> bool:
-        """Whether this is the reason for a move that a policy makes because of load."""
+        """Whether moves for this reason are made by a policy, because of load."""
         return self in (Reason.THRESHOLD, Reason.REBALANCE, Reason.SPLIT, Reason.MERGE)
 
 
@@ -128,7 +128,7 @@ class Uplink:
         return self.load.utilization_ratio(self.capacity_bps)
 
     def carrying(self, load: Load, reserved_bps: float | None = None) -> Uplink:
-        """Return a copy with this load, made fast. `reserved_bps` None: it stays the same."""
+        """Return a copy with this load, without slow `replace`. `reserved_bps` None: unchanged."""
         return Uplink(
             self.name,
             self.ofport,
@@ -147,8 +147,8 @@ class Rules:
 
     # The uplink that it uses while that is in service.
     pin: str | None = None
-    # Whether an operator named the only uplinks that it may use. While none of them carries
-    # traffic, it is bound to none.
+    # Whether an operator limited the uplinks that the unit may use. While none of these uplinks
+    # carries traffic, the unit is bound to no uplink.
     confined: bool = False
     # The uplinks that it should use, the best first; and those that it should not use.
     prefer: tuple[str, ...] = ()
@@ -183,8 +183,8 @@ NO_RULES = Rules()
 class Unit:
     """An item that is placed as a whole: a VM port, an address behind one, or a bucket of a hash.
 
-    `is_bucket`: it is a bucket. `behind`: the VM port of an address. `number`: its ofport, its
-    bucket, or a number made of its address. `policy`: its preset. `load`: its load on uplinks.
+    `is_bucket`: it is a bucket. `behind`: the VM port of an address. `number`: the ofport, the
+    bucket, or a number derived from the address. `policy`: its preset. `load`: its uplink load.
     `allowed`: the names of the uplinks that it may use; None: all. `excluded`: it must not be moved
     because of load. `spread`: its uplink carries only received traffic, and buckets carry the sent
     traffic. If a policy may end that, `load` is the received and `spread_bps` the sent traffic.
@@ -214,7 +214,7 @@ class Unit:
         return Load(rx_bps=self.load.rx_bps) if self.spread else self.load
 
     def as_judged(self, load: Load, spread_bps: float, excluded: bool) -> Unit:
-        """Return a copy with these values, without slow `replace`: hundreds are needed at each poll."""
+        """Return a copy with these values, without slow `replace`: each poll makes hundreds."""
         return Unit(
             name=self.name,
             number=self.number,
@@ -235,7 +235,7 @@ class Unit:
 
     @property
     def movable(self) -> bool:
-        """Whether a policy may move it. Failover always may move it."""
+        """Whether a policy may move it because of load. Failover may always move it."""
         return self.rules.pin is None and not self.excluded
 
 
@@ -273,7 +273,7 @@ class Move:
 
     @property
     def is_resplit(self) -> bool:
-        """Whether it only starts or ends spreading, and the home stays."""
+        """Whether the move only starts or ends spreading, and the home stays the same."""
         return self.reason in (Reason.SPLIT, Reason.MERGE)
 
     def shifts(self, load: Load) -> Iterator[tuple[str, Load]]:

@@ -1,4 +1,4 @@
-"""A lower bound of the worst utilization of a team over all placements of its units."""
+"""A lower bound on the worst utilization of a team in any placement of its units."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from policies.model import Load, Unit, Uplink
 
 
 def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
-    """Return a lower bound of the worst utilization over all placements of the units.
+    """Return a lower bound on the worst utilization in any placement of the units.
 
     It is the largest of three bounds, each computed for both directions: the whole load divided
-    like a fluid; the largest unit on the fastest uplink that it may use; and, for each k, the
-    smallest k + 1 of the largest k * m + 1 units on the fastest uplink, because at least k + 1 of
-    any k * m + 1 units share one of m uplinks. O(n log n). Zero if no uplink is in service.
+    like a fluid; the largest unit on the fastest uplink that it may use; and, for each k, the sum
+    of the smallest k + 1 of the largest k * m + 1 units on the fastest uplink, because k + 1 or
+    more of any k * m + 1 units share one of m uplinks. O(n log n). Zero: no uplink is in service.
     """
     serving = failover.in_service(uplinks)
     if not serving:
@@ -52,7 +52,7 @@ def optimality_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
 
 
 def _shared_bps(loads_bps: Sequence[float], uplinks: int) -> float:
-    """Return a lower bound of the highest uplink load, because units cannot be divided."""
+    """Return a lower bound on the highest uplink load, given that units cannot be divided."""
     largest = sorted(loads_bps, reverse=True)
     summed = [0.0, *accumulate(largest)]
     sharing = range(1, (len(largest) - 1) // uplinks + 1)

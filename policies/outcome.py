@@ -19,8 +19,8 @@ def after(
 ) -> tuple[Uplink, ...]:
     """Return the uplinks with their loads and reservations after the moves.
 
-    `back`: before moves that are already made. `loads` and `promised_bps` are by unit. Counters of
-    units and of uplinks are not read at the same moment, so values below zero become zero.
+    `back`: instead, before these moves, which have been made. `loads`, `promised_bps`: by unit. As
+    counters of units and of uplinks are read at different moments, negative values become zero.
     """
     uplinks = tuple(uplinks)
     carried = {uplink.name: uplink.load for uplink in uplinks}
@@ -44,7 +44,7 @@ def team_after(
     loads: Mapping[str, Load] | None = None,
     promised_bps: Mapping[str, float] | None = None,
 ) -> Snapshot:
-    """Return the team after the moves. `loads`, `promised_bps`: by default, those of its own units."""
+    """Return the team after the moves. `loads`, `promised_bps` None: those of the team's units."""
     if not moves:
         return snapshot
     targets = {move.unit: move.target for move in moves}
@@ -67,7 +67,7 @@ def team_after(
 def with_loads(
     uplinks: Iterable[Uplink], units: Iterable[Unit], loads: Mapping[str, Load]
 ) -> tuple[Uplink, ...]:
-    """Return the uplinks as if their units had these loads (by name) on their present uplinks."""
+    """Return the uplinks as if their units had these loads (by name) on their current uplinks."""
     uplinks = tuple(uplinks)
     carried = {uplink.name: uplink.load for uplink in uplinks}
     for unit in units:

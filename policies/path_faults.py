@@ -1,7 +1,7 @@
 """Finds the faulty uplink if frames between the uplinks of a team are lost although all links are up.
 
-If two uplinks do not reach each other, it is unknown which of them is cut off. A third uplink decides,
-as with VMware's beacon probing. A host that should answer on each uplink also decides, as with
+If two uplinks do not reach each other, it is unknown which of them is cut off. A third uplink shows
+this, as with VMware's beacon probing. So does a host that should answer on each uplink, as with
 `arp_ip_target` of the Linux bonding driver.
 """
 
@@ -47,7 +47,7 @@ class PathFault:
         if not self.decided:
             between = ", ".join(self.uplinks)
             return f"uplinks {between}: {lost} between them, and it is not known which uplink is faulty"
-        others = "between it and the other uplinks" if self.kind is Fault.UNREACHABLE else "on it"
+        others = "to or from other uplinks" if self.kind is Fault.UNREACHABLE else "on this uplink"
         return f"uplink {self.uplinks[0]}: {lost} {others}, although its link is up"
 
     @property
@@ -59,10 +59,10 @@ class PathFault:
         if self.kind is Fault.VLAN and self.vlan:
             return f"allow VLAN {self.vlan} on {ports}, and on the links between the switches"
         if self.kind is Fault.VLAN:
-            return f"set the same native VLAN on {ports}"
+            return "set the same native VLAN on the switch ports of all uplinks"
         if self.kind is Fault.MTU:
             return f"set an MTU of at least {self.mtu} on {ports}, and on the links between the switches"
-        return f"check {ports}: same network, not blocked, and the switches connected to each other"
+        return f"check {ports} (same network, not blocked) and the links between the switches"
 
     @property
     def short(self) -> str:

@@ -1,18 +1,18 @@
-"""The best placement of units by rules and reservations.
+"""Finds the best placement of units under operators' rules and reservations.
 
 The quality of a placement is a vector, compared from the left: the rate that uplinks reserve beyond
 their room, members away from their affinity set, pairs of an anti-affinity set on one uplink, ranks
 of preferences, units moved, and the rank of each unit's uplink in the policy's own order. Hard
 rules and pins are not part of it: they determine which uplinks a unit may use at all.
 
-Units are placed together if a set links them, or if uplinks that they may use could be asked for
-more than their room (`contended`). First rules alone place them. A unit or affinity set that is one
-member of one anti-affinity set is part of a flow: the k-th member on an uplink costs k - 1 pairs,
-and members move in chains while that lowers the cost, which ends with the least. Branch and bound
-places all others; the flows are part of its bound. If that exceeds the room by no more than is
-unavoidable, it is the answer. Otherwise, if there are more than `FEW_WAYS` ways to place all units,
-that placement and some others are improved move by move. Then branch and bound searches all
-placements that could be better, unless more than `WHOLE_UNITS` units have a choice.
+Units are placed together if a set links them, or if they could reserve more than the room of
+uplinks that they share (`contended`). First, rules alone place the units. A unit or affinity set
+that is one member of one anti-affinity set is part of a flow: the k-th member on an uplink costs
+k - 1 pairs, and members move in chains while that lowers the cost, which ends at the lowest cost.
+Branch and bound places all other units; the flows are part of its bound. If this placement exceeds
+the room by no more than is unavoidable, it is the result. Otherwise, if there are more than
+`FEW_WAYS` ways to place all units, this and other placements are improved move by move. Then branch
+and bound searches all better placements, unless more than `WHOLE_UNITS` units have a choice.
 
 Both searches end after some steps. They complete if there are at most `FEW_WAYS` ways, as with 6
 units on 4 uplinks, and usually with many more. The result depends only on the arguments.
@@ -67,7 +67,7 @@ def place(
 def components(
     candidates: Sequence[Candidate], contended: Container[str] = ()
 ) -> list[list[Candidate]]:
-    """Return the units in groups without links between the groups.
+    """Group the units so that no two groups are linked.
 
     Units are linked by sets, and by uplinks with less room than units may reserve (`contended`).
     """
@@ -94,7 +94,7 @@ def components(
 
 
 def contended(candidates: Iterable[Candidate], rooms_bps: Mapping[str, float]) -> frozenset[str]:
-    """Return the uplinks whose room would be exceeded if all units that may use them did so."""
+    """Return the uplinks that would lack room if every unit that may use one reserved on it."""
     asked = Counter[str]()
     for candidate in candidates:
         if candidate.rules.reserve_bps:
@@ -117,7 +117,7 @@ def _by_rules(candidates: tuple[Candidate, ...]) -> Mapping[str, str]:
 def _with_rooms(
     candidates: tuple[Candidate, ...], rooms: tuple[tuple[str, int], ...]
 ) -> Mapping[str, str]:
-    """Use the placement by rules alone if no placement exceeds room by less; otherwise search."""
+    """Return the placement by rules alone if none exceeds room by less; otherwise, search."""
     problem = Problem(candidates, dict(rooms))
     by_rules = place(candidates)
     at, empty = problem.numbers(by_rules), State(problem)
@@ -142,7 +142,7 @@ class _Search:
         self._steps = 0
 
     def by_rules(self) -> Mapping[str, str]:
-        """Place the easy blocks by flows, and search all ways to place the others."""
+        """Place the easy blocks with flows, and search all ways to place the other blocks."""
         p = self.problem
         state = State(p, partly=True)
         for number, blocks in enumerate(p.easy):
@@ -238,9 +238,9 @@ class _Search:
                 yield tuple((i, uplink) for i in units)
 
     def _exchanges(self, state: State, block: Block) -> Iterator[_Way]:
-        """Yield exchanges of a misplaced unit with units of other uplinks of about the right size.
+        """Yield exchanges of a misplaced unit with units of about the right size on other uplinks.
 
-        This is smaller by the excess of the source or the free room of the target, or equal.
+        The right size is that of the unit, or less by the source's excess or the target's room.
         """
         p, unit = self.problem, block[0]
         source, size = state.at[unit], p.reserves[unit]
@@ -257,9 +257,9 @@ class _Search:
                         yield (unit, uplink), (other, source)
 
     def _settle(self, state: State, number: int) -> list[tuple[int, int]]:
-        """Move the easy blocks of an anti-affinity set where they cost least. Return the moves back.
+        """Move easy blocks of an anti-affinity set to their best uplinks. Return the reverse moves.
 
-        They move in chains, each block to the place of the next, while that lowers the cost.
+        Blocks move in chains, each to the place of the next, while that lowers the cost.
         """
         p, off, way, back = self.problem, len(self.problem.uplinks), [(0, 0)], []
         while p.easy[number] and way:
@@ -336,7 +336,7 @@ class _Search:
 
 
 def _cycle(edges: Mapping[tuple[int, int], tuple[int, _Way]], count: int) -> list[tuple[int, int]]:
-    """Return the moves of a cycle of edges that lowers the cost, if there is one (Bellman-Ford)."""
+    """Return the moves of a cycle of edges that lowers the cost, or none (Bellman-Ford)."""
     far, via, last = [0] * count, [0] * count, -1
     for _ in range(count):
         last = -1

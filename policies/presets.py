@@ -60,13 +60,13 @@ class Preset:
     these loads nor for any mean of such loads; None: this depends on the units. `backup` orders the
     uplinks after a unit's home.
 
-    `relieve` is used at once if an uplink is full while loads are still changing. It returns the
-    fewest moves that relieve this uplink.
+    `relieve` is used immediately if an uplink is full, even if loads are still changing. It returns
+    the fewest moves that relieve this uplink.
 
     `keeps_bindings`: if it replaces another policy, VM ports stay where they are. `keeps_buckets`:
     a bucket stays where a rebalancer put it. `window_s`: its own averaging window and least time
-    between moves; None: the bridge's. `at_once`: it judges peaks of live counters rather than
-    means, makes moves that are worth it (`policies.gain`), and does not move units that are in
+    between moves; None: the bridge's. `at_once`: it acts immediately, based on peaks instead of
+    means, makes worthwhile moves only (`policies.gain`), and does not move units that are in
     cooldown or have used up their budget (`policies.damping`). `poll_s`: the default interval
     between readings of counters. `splits_by`: how a VM port's sent traffic is spread while it is
     too much for one uplink; None: never. `limits`: the teams that it supports.
@@ -109,7 +109,7 @@ class Preset:
 SLB_WINDOW_S = 10.0
 # The bursts of one TCP connection even out over some seconds.
 DYNAMIC_WINDOW_S = 3.0
-# Only for display, because this policy decides by peaks.
+# Only for display, because this policy bases decisions on peaks.
 ADAPTIVE_WINDOW_S = 1.0
 
 
@@ -143,7 +143,7 @@ PRESETS = {
         keeps_bindings=True,
     ),
     "slb": _evened_out(Classifier.SOURCE_MAC_VLAN, SLB_WINDOW_S),
-    # Dynamic of LBFO and of SET.
+    # The Dynamic modes of LBFO and SET.
     "dynamic": _evened_out(Classifier.TRANSPORT, DYNAMIC_WINDOW_S, LBFO),
     "set": _evened_out(Classifier.TRANSPORT, DYNAMIC_WINDOW_S, SET),
     "set-port": Preset(Classifier.VM_PORT, limits=SET),

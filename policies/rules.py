@@ -38,8 +38,8 @@ def rank(unit: Unit, uplink: str) -> int:
 def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[Unit] = ()) -> bool:
     """Whether a policy may move a unit because of load.
 
-    `others`: the other members of its sets, at their places. `along`: those members that move with
-    it. Hard rules hold; soft rules must not get worse. The target must not lose frames of the unit.
+    `others`: the other members of its sets, on their uplinks. `along`: the members that move, too.
+    `target` must meet hard rules, break no soft rule more, and lose none of the unit's frames.
     """
     if unit.allowed is not None and target not in unit.allowed:
         return False
@@ -54,10 +54,10 @@ def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[U
 
 
 def found(units: Iterable[Unit], uplinks: Iterable[Uplink] = ()) -> dict[str, dict[Rule, str]]:
-    """Return the violation of each unit's rules as text, by unit and rule; empty if the rule is met.
+    """Return a text about each unit's violation of each rule; an empty text if the rule is met.
 
-    Each text gives the current uplink of the unit (`Unit.uplink`) and the required one. `uplinks`:
-    the team, whose capacities limit reservations.
+    The text has the unit's current uplink (`Unit.uplink`) and the required one. `uplinks`: the
+    team, whose capacities limit reservations.
     """
     units = list(units)
     promised_bps = defaultdict[str | None, float](float)
@@ -125,7 +125,7 @@ def _allow(unit: Unit) -> str:
     if unit.uplink is None:
         return f"has no uplink until {_or(sorted(unit.allowed or ()))} carries traffic"
     if unit.allowed is not None and unit.uplink not in unit.allowed:
-        return f"on {unit.uplink}; it must be on {_or(sorted(unit.allowed))}"
+        return f"on {unit.uplink}; allowed: {_or(sorted(unit.allowed))}"
     return ""
 
 
@@ -133,8 +133,8 @@ def _pin(unit: Unit) -> str:
     if unit.uplink == unit.rules.pin:
         return ""
     ruled_out = unit.allowed is not None and unit.rules.pin not in unit.allowed
-    but = ", which it may not use" if ruled_out else ""
-    return f"on {unit.uplink or 'no uplink'}; it is pinned to {unit.rules.pin}{but}"
+    but = ", which is not allowed" if ruled_out else ""
+    return f"on {unit.uplink or 'no uplink'}, although pinned to {unit.rules.pin}{but}"
 
 
 def _reserve(uplink: str, promised_bps: float, capacity_bps: float) -> str:
@@ -148,8 +148,8 @@ def _prefer(unit: Unit) -> str:
     if unit.uplink is None or rank(unit, unit.uplink) == 0:
         return ""
     if unit.rules.prefer:
-        return f"on {unit.uplink}; it prefers {unit.rules.prefer[0]}"
-    return f"on {unit.uplink}; it should avoid {_or(sorted(unit.rules.avoid))}"
+        return f"on {unit.uplink}, although {unit.rules.prefer[0]} is preferred"
+    return f"on {unit.uplink}, although {_or(sorted(unit.rules.avoid))} should be avoided"
 
 
 def _affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
@@ -164,7 +164,7 @@ def _anti_affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
     if len(beside) < 2:
         return ""
     others = _some(name for name in beside if name != unit.name)
-    return f"on {unit.uplink}, like {others} of anti-affinity set {unit.rules.anti_affinity}; all members should use different uplinks"
+    return f"on {unit.uplink} together with {others} of anti-affinity set {unit.rules.anti_affinity}; all members should use different uplinks"
 
 
 def _some(names: Iterable[str]) -> str:

@@ -49,7 +49,7 @@ class Problem:
     def __init__(
         self, candidates: Sequence[Candidate], rooms: Mapping[str, int] | None = None
     ) -> None:
-        """Without `rooms`, reservations do not count."""
+        """Number units and uplinks, and compute costs. Without `rooms`, ignore reservations."""
         self.candidates = candidates
         self.uplinks = sorted({name for c in candidates for name in c.able})
         self.rooms = [rooms[name] if rooms else 0 for name in self.uplinks]
@@ -123,7 +123,7 @@ def _members(names: Iterable[str | None]) -> list[tuple[int, ...]]:
 
 
 class Bounding:
-    """A lower bound of the excess of reservations that the remaining units will add.
+    """A lower bound on the excess of reservations that the remaining units will add.
 
     Even if they were divided like a fluid, units that are confined to some uplinks would need more
     room than these uplinks have.
@@ -156,10 +156,10 @@ class Bounding:
 
 
 class State:
-    """A placement of some or all units. `bound`: a lower bound of its cost, updated with each unit.
+    """A placement of some or all units, and a lower bound on its cost (`bound`).
 
-    `over`: by how much reservations exceed the room on uplinks. Members of (anti-)affinity sets
-    that are not placed yet are counted on the uplinks where they cost least.
+    `over`: by how much reservations exceed the room on uplinks. In `bound`, members of
+    (anti-)affinity sets that are not placed yet count on the uplinks where they cost least.
     """
 
     def __init__(self, problem: Problem, at: Sequence[int] = (), *, partly: bool = False) -> None:
@@ -223,11 +223,11 @@ class State:
 
 
 class _Together:
-    """An affinity set: a lower bound of the number of members apart from the largest group."""
+    """An affinity set: a lower bound on the number of members apart from the largest group."""
 
     def __init__(self, members: Sequence[int], able: Sequence[Sequence[int]], count: int) -> None:
         self._size = len(members)
-        # By uplink: the number of members that are there, and of those that may come.
+        # By uplink: the number of members that are on it, or may still be placed on it.
         self._reach = [0] * count
         for unit in members:
             for uplink in able[unit]:
@@ -235,7 +235,7 @@ class _Together:
         self.away = self._size - max(self._reach)
 
     def put(self, able: Sequence[int], uplink: int, more: int) -> int:
-        """Add (1) or remove (-1) a member, which can choose again. Return the bound's change."""
+        """Add a member (1), or remove it for another choice (-1). Return the bound's change."""
         for other in able:
             if other != uplink:
                 self._reach[other] -= more
@@ -244,7 +244,7 @@ class _Together:
 
 
 class _Apart:
-    """An anti-affinity set: a lower bound of the pairs that share an uplink."""
+    """An anti-affinity set: a lower bound on the number of pairs that share an uplink."""
 
     def __init__(
         self, members: Sequence[int], able: Sequence[Sequence[int]], count: int, left: int

@@ -31,7 +31,7 @@ RELIEVED_RATIO = 0.05
 WHY: Mapping[Reason, str] = {
     Reason.THRESHOLD: "{carried}, above {threshold_ratio:.0%}",
     Reason.REBALANCE: "{carried}{beside}",
-    Reason.SPLIT: "{carried}, and no placement of whole VM ports is much better",
+    Reason.SPLIT: "{carried}, and no placement of whole VM ports would be much better",
     Reason.MERGE: "{move.unit} no longer needs to be split",
     Reason.RULE: "rules require {move.target} instead of {move.source}",
     Reason.PIN: "pinned to {move.target}",
@@ -44,9 +44,9 @@ WHY: Mapping[Reason, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The team as a policy judged it.
+    """The loads on which a policy based its moves.
 
-    `loads`: the load that moves with each unit, by name. `how`: the time that they cover, in words.
+    `loads`: the load that moves with each unit, by name. `how`: the time that `loads` covers.
     """
 
     uplinks: tuple[Uplink, ...]
@@ -73,9 +73,9 @@ class DecisionLog:
     unrelieved: frozenset[str] = frozenset()
     # The broken rules of VM ports, and a description of each violation.
     broken: Mapping[tuple[str, Rule], str] = field(default_factory=dict)
-    # The figures on which the moves under way are based; None: these moves are not based on loads.
+    # The loads on which the moves in progress are based; None: the moves are not based on loads.
     evidence: Evidence | None = None
-    # The load of each uplink in the last such figures, by name.
+    # The load of each uplink in the last evidence of moves that were based on loads, by name.
     decided: Mapping[str, Load] = field(default_factory=dict)
     # The reason for the next manual moves, if no operator requested them one by one.
     because: str | None = None
@@ -84,18 +84,18 @@ class DecisionLog:
     _decision: Entry | None = None
 
     def moved(self, team_view: TeamView, moves: Sequence[Move], now_s: float) -> list[Record]:
-        """Record moves that were made. `team_view`: the team after them."""
+        """Record moves that were made. `team_view`: the team after the moves."""
         if not moves:
             return []
         entry = self._of_moves(Happened.MOVED, team_view, moves, now_s)
         self._decision = entry
-        # All polls within OUTCOME_S after the moves have arrived by then.
+        # By that time, the results of all polls within OUTCOME_S after the moves have arrived.
         after_s = OUTCOME_S + UPLINK_LAG_S + 2 * team_view.config.poll_interval_s
         self.outcome_due_s = now_s + after_s
         return [self._kept(entry)]
 
     def planned(self, team_view: TeamView, moves: Sequence[Move], now_s: float) -> list[Record]:
-        """Record moves that were not made because the bridge is only observed."""
+        """Record moves that were not made because the bridge is in observe mode."""
         if not moves:
             return []
         return [self._kept(self._of_moves(Happened.PLANNED, team_view, moves, now_s))]
@@ -111,7 +111,7 @@ class DecisionLog:
     def linked(
         self, team_view: TeamView, uplink: str, up: bool, silent: Sequence[str], now_s: float
     ) -> list[Record]:
-        """Record that a link went up or down. `silent`: the protocols without a response on it."""
+        """Record that a link went up or down. `silent`: the protocols that got no response."""
         happened = Happened.LINK_UP if up else Happened.LINK_DOWN
         why = f"the link of {uplink} went {'up' if up else 'down'}"
         if silent and not up:
@@ -121,9 +121,9 @@ class DecisionLog:
     def saturation(
         self, team_view: TeamView, window_s: float, relieved: set[str], now_s: float
     ) -> list[Record]:
-        """Record changes of the uplinks that are above the threshold and that no move relieves.
+        """Record changes in the set of uplinks above the threshold that no move relieves.
 
-        `relieved`: the uplinks that units leave now.
+        `relieved`: the uplinks from which units are being moved now.
         """
         name, threshold_ratio = team_view.config.name, team_view.config.threshold_ratio
         uplinks = {uplink.name: uplink for uplink in team_view.carrying(window_s)}
@@ -156,7 +156,7 @@ class DecisionLog:
                 why = f"{port} {rule}: {wrong}"
                 yield self._kept(Entry(Happened.RULE_BROKEN, now_s, bridge, why, port=port))
         for port, rule in sorted(before.keys() - broken.keys()):
-            why = f"{port} {rule}: no longer broken, or removed"
+            why = f"{port} {rule}: no longer broken, or the rule was removed"
             yield self._kept(Entry(Happened.RULE_KEPT, now_s, bridge, why, port=port))
 
     def paths(
@@ -166,18 +166,18 @@ class DecisionLog:
         after: Collection[PathFault],
         now_s: float,
     ) -> Iterator[Record]:
-        """Record path faults that are new, and path faults that no longer exist."""
+        """Record new path faults, and path faults that have ended."""
         for fault in sorted(set(after) - set(before)):
             why = f"{fault.found}; {fault.expected}"
             entry = Entry(Happened.PATH_FAULT, now_s, bridge, why, uplink=_only(fault))
             yield self._kept(entry)
         for fault in sorted(set(before) - set(after)):
-            why = f"{', '.join(fault.uplinks)}: {fault.short} has ended, or is no longer checked"
+            why = f"{', '.join(fault.uplinks)}: {fault.short}: ended, or is no longer checked"
             entry = Entry(Happened.PATH_MENDED, now_s, bridge, why, uplink=_only(fault))
             yield self._kept(entry)
 
     def outcome(self, team_view: TeamView, now_s: float) -> list[Record]:
-        """Record the outcome of the last decision when it is due."""
+        """Return the record of the last decision's outcome if it is due, otherwise nothing."""
         decision = self._decision
         if decision is None or now_s < self.outcome_due_s:
             return []
@@ -195,7 +195,7 @@ class DecisionLog:
     def _of_moves(
         self, happened: Happened, team_view: TeamView, moves: Sequence[Move], now_s: float
     ) -> Entry:
-        """Return the entry for the moves of one bundle, with the figures that they are based on."""
+        """Return the entry for the moves of one bundle, with the loads on which they are based."""
         evidence, self.evidence = self.evidence, None
         if evidence is None or not any(move.reason.by_load for move in moves):
             evidence = _as_carried(team_view, moves, happened)
@@ -223,7 +223,7 @@ class DecisionLog:
 
 
 def move_lines(team_view: TeamView, moves: Iterable[Move]) -> tuple[Moved, ...]:
-    """Return moves for display: one line for all buckets with the same source and target."""
+    """Return moves for display. Buckets with the same source and target share one line."""
     ports = {port.name: port for port in team_view.config.vm_ports}
     vms = {name: port.vm for name, port in ports.items()}
     single, shared = [], Counter[tuple[str, str, str, str]]()
@@ -266,7 +266,7 @@ def _why(
 
 
 def _only(fault: PathFault) -> str | None:
-    """Return the uplink that is at fault; None if it is not known."""
+    """Return the faulty uplink; None if it is unknown which uplink is faulty."""
     return fault.uplinks[0] if fault.decided else None
 
 

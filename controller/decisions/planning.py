@@ -1,4 +1,4 @@
-"""Plans: the moves that policies would make before their windows end, and whether plans expired."""
+"""Makes plans (the moves that policies would make now), and detects when a plan is outdated."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from policies.outcome import after, team_after
 from policies.presets import PRESETS
 from policies.verdicts import Rest, Verdict
 
-# The shortest time that a mean must cover: some polls, and well over the counter lag of 0.5 s.
+# A mean must cover at least this time and this many polls: well over the counter lag of 0.5 s.
 LEAST_S = 3.0
 LEAST_POLLS = 3
-# How long a plan can be applied. Later, loads have changed too much.
+# How long a plan can be applied. After that time, loads have probably changed too much.
 KEPT_S = 300.0
 # How much the means of two windows differ under a steady load, as a share of capacity.
 NOISE_RATIO = 0.02
@@ -28,11 +28,11 @@ NOISE_RATIO = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The loads on which a policy decides: means over `covered_s` of its window.
+    """A policy's basis to decide: mean loads over `covered_s` of its window.
 
-    They cover less than the window if less time has passed since the last move (`since_move`), or
-    since loads are known. If they cover less than `needed_s`, the policy does not decide. `absent`:
-    the uplinks that the switch does not have.
+    The means cover less than the window if less time has passed since the last move (`since_move`)
+    or since loads became known. If the means cover less than `needed_s`, the policy does not
+    decide. `absent`: the uplinks that the switch does not have.
     """
 
     window_s: float
@@ -57,10 +57,10 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """The planned moves of one policy, in order, and why it makes no more moves.
+    """The planned moves of one policy, in order, and why the policy makes no other moves.
 
-    `rest` None: the policy did not decide, because loads are not known. `verdicts`: why the units
-    on uplinks that the policy cannot relieve are not moved, by name.
+    `rest` None: the policy did not decide, because loads are unknown. `verdicts`: by unit name, why
+    the units on uplinks that the policy cannot relieve are not moved.
     """
 
     policy: str
@@ -108,13 +108,13 @@ class Proposal:
 
     @property
     def plan_id(self) -> str:
-        """A short name of the plan. Plans of a bridge with the same moves have the same name."""
+        """A short ID of the plan. Plans for one bridge with the same moves have the same ID."""
         moves = sorted((m.unit, m.source, m.target, m.reason, m.shares) for m in self.moves)
         return hashlib.sha256(json.dumps([self.config.name, moves]).encode()).hexdigest()[:8]
 
     @property
     def evidence(self) -> Evidence:
-        """The figures on which the moves are based."""
+        """The loads on which the moves are based."""
         loads = {name: unit.load for name, unit in self.units.items()}
         return Evidence(self.uplinks, loads, how(round(self.basis_s, 1) if self.basis_s else None))
 
@@ -124,7 +124,7 @@ class Proposal:
         return frozenset(u for move in self.moves for u in (move.source, move.target))
 
     def load_of(self, moved: Moved) -> Load:
-        """Return the load of the units that `moved`, one of `lines`, stands for."""
+        """Return the total load of the units that `moved`, an item of `lines`, represents."""
         way = (moved.source, moved.target, moved.reason)
         units = [self.units[m.unit] for m in self.moves if (m.source, m.target, m.reason) == way]
         if moved.buckets:
@@ -135,7 +135,7 @@ class Proposal:
 
 
 def basis(team_view: TeamView, policy: str, moved_s: float, now_s: float) -> Basis:
-    """Return the basis of a policy's decision. `moved_s`: when a move last changed its loads."""
+    """Return the basis of a policy's decision. `moved_s`: when a move last changed the loads."""
     window_s = team_view.window_s(policy)
     since_s = now_s - moved_s - (team_view.pause_s(policy) - window_s)
     known_s = team_view.known_s(window_s)
@@ -153,9 +153,9 @@ def basis(team_view: TeamView, policy: str, moved_s: float, now_s: float) -> Bas
 def propose(
     team_view: TeamView, bases: Mapping[str, Basis], homes: Mapping[str, str], now_s: float
 ) -> Proposal:
-    """Return a plan: the moves of all policies, run in turn until none finds a move.
+    """Return a plan: the moves of all policies, which run in turn until no policy makes a move.
 
-    Each run sees the team after the planned moves. No unit moves twice. `bases`: the basis of each policy in use.
+    Each run uses the team after the moves planned so far. No unit moves twice. `bases`: by policy.
     """
     promised = {unit.name: unit.rules.reserve_bps for unit in team_view.units()}
     views = {
@@ -189,10 +189,10 @@ def propose(
 def changed(
     proposal: Proposal, team_view: TeamView, bases: Mapping[str, Basis], now_s: float
 ) -> str | None:
-    """Return why a proposal is outdated; None if its moves still have the effect that it shows."""
+    """Return why a proposal is outdated; None if its moves would still have the shown effect."""
     age_s = now_s - proposal.made_s
     if age_s > KEPT_S:
-        return f"plan: {age_s:.0f} s old, and a plan expires after {KEPT_S:.0f} s"
+        return f"plan: {age_s:.0f} s old, but plans expire after {KEPT_S:.0f} s"
     return (
         _settings_changed(proposal.config, team_view.config)
         or _team_changed(proposal, team_view, now_s)
@@ -206,7 +206,7 @@ def changed(
 
 @dataclass(slots=True)
 class _View:
-    """The team as one policy sees it, after the moves so far."""
+    """The team as one policy sees it, after the moves planned so far."""
 
     snapshot: Snapshot
     loads: Mapping[str, Load]
@@ -254,7 +254,7 @@ def _opinion(
 
 
 def _leading_s(opinions: Iterable[Opinion]) -> float | None:
-    """Return the time that the loads to show cover: of policies with moves, otherwise of any."""
+    """Return the time that displayed loads cover; policies with moves take precedence."""
     known = [o for o in opinions if o.basis.known]
     moving = [o for o in known if o.moves] or [o for o in known if PRESETS[o.policy].rebalances]
     return max((o.basis.covered_s for o in moving or known), default=None)
@@ -267,7 +267,7 @@ def _loads_in(snapshot: Snapshot, team_view: TeamView, window_s: float) -> Mappi
 
 
 def _waiting(team_view: TeamView, homes: Mapping[str, str], now_s: float) -> tuple[Waiting, ...]:
-    """Return the units that will return to their home uplinks, and why they have not yet."""
+    """Return the units that will return to their home uplinks, and why they have not returned."""
     away = [
         Move(name, bound.uplink, homes[name], Reason.FAILBACK)
         for name, bound in team_view.bound.items()
@@ -299,7 +299,7 @@ def _settings_changed(was: BridgeConfig, now: BridgeConfig) -> str | None:
 
 
 def _team_changed(proposal: Proposal, team_view: TeamView, now_s: float) -> str | None:
-    """Return a change of the uplinks since the plan, other than loads; None: nothing changed."""
+    """Return how uplinks have changed after the plan was made, except loads; None: no change."""
     was, now = {u.name: u for u in proposal.uplinks}, {u.name: u for u in team_view.uplinks()}
     if was.keys() != now.keys():
         return _differs("uplinks", ", ".join(was), ", ".join(now))
@@ -310,10 +310,11 @@ def _team_changed(proposal: Proposal, team_view: TeamView, now_s: float) -> str 
             return _differs(f"role of {name}", before.role.value, uplink.role.value)
         if before.usable and not uplink.usable:
             return (
-                f"uplink {name}: {team_view.links.why_unused(configs[name], now_s)} since the plan"
+                f"uplink {name}: became unusable after the plan:"
+                f" {team_view.links.why_unused(configs[name], now_s)}"
             )
         if uplink.usable and not before.usable:
-            return f"uplink {name}: carries traffic again since the plan"
+            return f"uplink {name}: became usable after the plan"
         if before.capacity_bps != uplink.capacity_bps:
             speeds = (f"{u.capacity_bps / 1e6:g} Mbit/s" for u in (before, uplink))
             return _differs(f"capacity of {name}", *speeds)
@@ -321,26 +322,26 @@ def _team_changed(proposal: Proposal, team_view: TeamView, now_s: float) -> str 
 
 
 def _units_changed(proposal: Proposal, team_view: TeamView) -> str | None:
-    """Return a change of the units to be moved, or a move of other units; None: nothing changed.
+    """Return how the units to be moved changed, or which other unit moved; None: no change.
 
-    Buckets of policies without planned moves are ignored: they move often, but their loads matter.
+    Moves of buckets whose policy has no planned moves are ignored, because such buckets move often.
     """
     now = {unit.name: unit for unit in team_view.loaded()}
     for move in proposal.moves:
         name, was = move.unit, proposal.units[move.unit]
         if name not in now or now[name].uplink is None:
-            return f"{name}: removed or without an uplink since the plan"
+            return f"{name}: removed or without an uplink now"
         unit = now[name]
         if unit.policy != was.policy:
             return _differs(f"policy of {name}", was.policy, unit.policy)
         if unit.rules.pin != was.rules.pin:
             return _differs(f"pin of {name}", was.rules.pin or "none", unit.rules.pin or "none")
         if unit.excluded and not was.excluded:
-            return f"{name}: excluded since the plan"
+            return f"{name}: excluded from load balancing after the plan"
         if unit.allowed is not None and move.target not in unit.allowed:
-            return f"{name}: not allowed to use {move.target} since the plan"
+            return f"{name}: no longer allowed to use {move.target}"
         if _rules_of(unit) != _rules_of(was):
-            return f"{name}: its rules have changed since the plan"
+            return f"{name}: rules changed after the plan"
     planned = {proposal.units[move.unit].policy for move in proposal.moves}
     moved = [
         name
@@ -354,8 +355,8 @@ def _units_changed(proposal: Proposal, team_view: TeamView) -> str | None:
         return None
     first, others = sorted(moved)[0], len(moved) - 1
     way = f"{proposal.units[first].uplink or 'nowhere'} to {now[first].uplink or 'nowhere'}"
-    more = f", and {others} more" if others else ""
-    return f"{first}: moved from {way} since the plan{more}"
+    more = f", as did {others} more" if others else ""
+    return f"{first}: moved from {way} after the plan{more}"
 
 
 def _rules_of(unit: Unit) -> tuple[object, ...]:
@@ -365,7 +366,7 @@ def _rules_of(unit: Unit) -> tuple[object, ...]:
 def _loads_changed(
     proposal: Proposal, team_view: TeamView, bases: Mapping[str, Basis]
 ) -> str | None:
-    """Return why the moves would now have another effect, beyond noise; None if they would not."""
+    """Return why the moves would have another effect now, beyond noise; None: they would not."""
     if not proposal.moves:
         return None
     moving = [bases[o.policy] for o in proposal.opinions if o.moves]
@@ -382,13 +383,13 @@ def _loads_changed(
         kept = uplink.name in targets and expected[uplink.name] <= limit_ratio
         if kept and uplink.utilization_ratio > limit_ratio + NOISE_RATIO:
             was, now = expected[uplink.name], uplink.utilization_ratio
-            return f"loads: {uplink.name} would be at {now:.0%} rather than {was:.0%}"
+            return f"loads: {uplink.name} would be at {now:.0%} after the moves, not at {was:.0%}"
     fell = _worst(proposal.uplinks, proposal) - _worst(proposal.expected, proposal)
     falls = _worst(before, proposal) - _worst(carrying, proposal)
     if falls <= 0.0 and fell - falls > NOISE_RATIO:
         was, now = _worst(before, proposal), _worst(carrying, proposal)
-        would = f"and the moves would leave it at {now:.0%}"
-        return f"loads: the worst uplink is at {was:.0%} now, {would}"
+        would = f"and would be {now:.0%} after the moves"
+        return f"loads: the highest utilization is {was:.0%} now, {would}"
     return None
 
 
@@ -398,4 +399,4 @@ def _worst(uplinks: Iterable[Uplink], proposal: Proposal) -> float:
 
 
 def _differs(what: str, was: object, now: object) -> str:
-    return f"{what}: {was} at the time of the plan, {now} now"
+    return f"{what}: {was} when the plan was made, {now} now"

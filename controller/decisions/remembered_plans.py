@@ -19,14 +19,14 @@ MOST = 8
 
 @dataclass(slots=True)
 class RememberedPlans:
-    """The plans of one bridge that were made or used last."""
+    """The most recently used plans of one bridge."""
 
     # The least recently used plan comes first. Comparing teams is faster than hashing them:
     # different teams usually differ in the load of an uplink, and equal teams share their units.
     _made: deque[tuple[Planner, Snapshot, Plan]] = field(default_factory=lambda: deque(maxlen=MOST))
 
     def plan_of(self, planner: Planner, snapshot: Snapshot) -> Plan:
-        """Return the planner's plan for the team."""
+        """Return the planner's plan for `snapshot`."""
         for made in self._made:
             if made[0] is planner and made[1] == snapshot:
                 self._made.remove(made)

@@ -1,9 +1,9 @@
 """Schedules the decisions of a bridge's policies, and runs each policy.
 
-A policy with a window judges means over it, and a new window begins after each move. A policy that
-acts at once (`adaptive`) judges the peaks of the last seconds, and present loads when an uplink is
-full. A unit that was moved because of load is in cooldown. After a split, policies wait until the
-switch has counted the new buckets.
+A policy with a window uses the mean loads in it, and each move begins a new one. A policy that acts
+immediately (`adaptive`) uses the peaks of the last seconds, and current loads when an uplink is
+full. A unit that a policy has moved because of load is in cooldown. After a split, policies wait
+until the switch has counted the new buckets.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from policies.model import IDLE, Load, Move, Plan, Snapshot
 from policies.outcome import with_loads
 from policies.presets import PRESETS
 
-# After a split, bucket counters are valid once they were read twice, beginning this long after it.
-# By then the switch has revalidated its cached flows, and counts the new ones.
+# Bucket counters are valid once they have been read twice, beginning this long after a split. By
+# that time, the switch has revalidated its cached flows, and counts the new flows.
 RESPLIT_AFTER_S = 0.6
 RESPLIT_READINGS = 2
 # The longest cooldown of a bucket.
 BUCKET_COOLDOWN_S = 60.0
-# The loads that a policy judged, in words.
-AT_PEAKS = f"at its peak within {PEAK_S:g} s"
+# The loads on which a decision is based, in words.
+AT_PEAKS = f"at its peak in the last {PEAK_S:g} s"
 AT_THE_MOMENT = "at that moment"
-# While no uplink is full, moves are made only after they have been worth it for this long. So the
-# service does not chase loads that start one after another.
+# While no uplink is full, moves are made only after they have been worthwhile for this long. So the
+# service does not react separately to loads that start one after another.
 EVEN_AFTER_S = 0.3
-# If an uplink carries this share of its capacity more than before, and no known unit accounts for
-# it, units that are counted late have begun to carry more.
+# If the load of an uplink rises by this share of its capacity, and no unit accounts for the rise,
+# units with late counters have begun to carry more.
 UNEXPLAINED_RATIO = 0.1
-# Readings of a steady load vary on a busy host. A load has risen if it is higher than the highest
-# reading within this time before.
+# Readings of a steady load vary on a busy host. A load has risen if it exceeds the highest reading
+# of this much time before it.
 RECENT_S = 0.3
 ON_TIME_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The moves that a policy wants, and the figures behind them."""
+    """The moves that a policy wants, and the loads on which these moves are based."""
 
     moves: Sequence[Move]
     evidence: Evidence
@@ -59,11 +59,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision: the team that it judges, and the policies to run, one after the other.
+    """One decision: the team on which it is based, and the policies to run, one after the other.
 
-    `present`: for each policy that acts at once, the team with its present loads; None: they are not
-    known. `complete`: every policy is run, and all the loads that they judge are known. `helped`:
-    the policies that act at once for which moves could have helped.
+    `present`: for each policy that acts immediately, the team with its current loads; None: unknown
+    loads. `complete`: every policy is run, and all loads that the policies use are known. `helped`:
+    the policies that act immediately for which moves could have helped.
     """
 
     team_view: TeamView
@@ -77,9 +77,9 @@ class Decision:
 class Scheduler:
     """Schedules the decisions of one bridge, and keeps the state that the next decision needs.
 
-    `last_s`: the time of the last decision, in seconds of engine time; None: none. `same_until_s`:
-    until then, the same loads cause no moves. `remembered_s`: when peaks and load phases were last
-    updated. `in_cooldown`: the units in cooldown. `merge_due`: split VM ports that may be merged.
+    `last_s`: the engine time of the last decision, in seconds; None: no decision. `same_until_s`:
+    the time until which unchanged loads cause no moves. `remembered_s`: the time when peaks and
+    load phases were last updated. `in_cooldown`, `merge_due`: as in `TeamView`.
     """
 
     last_s: float | None = None
@@ -92,37 +92,37 @@ class Scheduler:
     filling: Filling = field(default_factory=Filling)
     late_known: bool = True
     _late: frozenset[str] = frozenset()
-    # The team that the last decision judged, if it moved nothing.
+    # The team on which the last decision was based, if that decision moved nothing.
     _judged: TeamView | None = field(default=None, compare=False, repr=False)
     in_cooldown: frozenset[str] = frozenset()
     merge_due: frozenset[str] = frozenset()
     # A short cooldown is enough for buckets: upstream switches have no address to learn again, and
     # a move only reorders some packets.
     _bucket_damping: Damping = field(default_factory=lambda: Damping(BUCKET_COOLDOWN_S))
-    # When a move last changed the loads that a policy judges, by policy.
+    # When a move last changed the loads that a policy uses, by policy.
     _moved_s: dict[str, float] = field(default_factory=dict)
     # How many decisions in a row found moves worth making, by policy.
     _found_gain: Counter[str] = field(default_factory=Counter)
-    # Since when they have found such moves, by policy.
+    # When the first of these decisions was made, by policy.
     _gain_since_s: dict[str, float] = field(default_factory=dict)
-    # How many readings in a row found an uplink full and moves that help.
+    # How many readings in a row found a full uplink and moves that relieve it.
     _found_urgent: int = 0
-    # The time when buckets last began to count other traffic, and the number of readings since.
+    # When buckets last began to count other traffic, and the number of readings after that time.
     _recounted_s: float = -math.inf
     _readings: int = 0
     # The latest plans for policies that act at once.
     _plans: RememberedPlans = field(default_factory=RememberedPlans)
 
     def begin_windows(self, now_s: float) -> None:
-        """Begin the windows of all policies now, because the bindings that they judge changed."""
+        """Begin new windows for all policies now, because bindings have changed."""
         self._moved_s = dict.fromkeys(PRESETS, now_s)
 
     def note(self, moves: Iterable[Move], policies: Mapping[str, str], now_s: float) -> None:
-        """Record moves, and begin the windows of the policies whose loads they change.
+        """Record moves, and begin new windows for the policies that use the changed loads.
 
-        No mean may mix loads from before a move with loads from after it. A move because of load
-        changes only the loads that the unit's own policy judges. Any other move changes the loads
-        that all policies judge. `policies`: the policy of each unit, by name.
+        A mean must not mix loads from before a move with loads from after it. A move because of
+        load changes only the loads that the unit's own policy uses. Any other move changes the
+        loads that all policies use. `policies`: the policy of each unit, by unit name.
         """
         for move in moves:
             if buckets.is_bucket(move.unit):
@@ -135,25 +135,25 @@ class Scheduler:
                 self._moved_s[policy] = now_s
 
     def last_moved_s(self, policy: str) -> float:
-        """The time when a move last changed the loads that a policy judges; minus infinity if none did."""
+        """Return when a move last changed the loads that a policy uses; minus infinity: never."""
         return self._moved_s.get(policy, -math.inf)
 
     # ---- a decision --------------------------------------------------------------------
 
     def begin(self, now_s: float) -> None:
-        """Begin a decision, after all replies of a poll have arrived. `decide` must follow."""
+        """Prepare a decision when all replies to a poll have arrived. Call `decide` afterwards."""
         self.in_cooldown = frozenset().union(*(d.in_cooldown(now_s) for d in self.dampings))
         self.merge_due = self.splits.due(now_s)
 
     def decide(self, team_view: TeamView, now_s: float, between: bool = False) -> Decision:
         """Store the loads of a poll, and return the policies to run.
 
-        Call `wanted` for each, and then `finish`. `between`: only ports were read, between two
-        polls. Policies with buckets in use are then not run.
+        Call `wanted` for each policy, and then `finish`. `between`: only ports were read, between
+        two polls, so policies with buckets in use are not run.
         """
         self.last_s = now_s
         if same := self._judged is not None and self._judged.shows_same(team_view):
-            # The results for these loads are computed already.
+            # The results for these loads have already been computed.
             assert self._judged is not None
             team_view = self._judged
         in_use = team_view.in_use if between else ()
@@ -172,7 +172,7 @@ class Scheduler:
         return Decision(team_view, () if again else policies, present, complete)
 
     def wanted(self, policy: str, decision: Decision, now_s: float) -> Wanted | None:
-        """Return the moves of a policy; None: it has none, or must not be run now.
+        """Return the moves of a policy; None: the policy makes no moves, or must not run now.
 
         A policy with a window is run at most once in each window.
         """
@@ -192,7 +192,7 @@ class Scheduler:
         return Wanted(moves, Evidence.evidence_of(snapshot, how(window_s))) if moves else None
 
     def finish(self, decision: Decision, moved: bool) -> None:
-        """End a decision after its policies were run. `moved`: at least one policy wanted moves."""
+        """End a decision after its policies have run. `moved`: at least one policy wanted moves."""
         self._judged = None if moved else decision.team_view
         if moved or not decision.complete:
             self.same_until_s = -math.inf
@@ -200,9 +200,9 @@ class Scheduler:
             self.same_until_s = self._next_change_s(decision)
 
     def _at_this_moment(self, policy: str, team_view: TeamView, now_s: float) -> Snapshot | None:
-        """Return the team with its present loads, and note how they change.
+        """Return the team with its current loads, and record how the loads change.
 
-        None: the present loads are not known.
+        None: the current loads are unknown.
         """
         beside = team_view.beside()
         if not self._paused(policy, team_view, now_s):
@@ -220,7 +220,7 @@ class Scheduler:
     def _urgent(
         self, policy: str, team_view: TeamView, snapshot: Snapshot, now_s: float
     ) -> Wanted | None:
-        """Return moves that relieve a full uplink, judged by the present loads of units.
+        """Return moves that relieve a full uplink, based on the current loads of units.
 
         While loads still change, moves must be found in two readings in a row, because the first
         reading after a change mixes loads from before and after it.
@@ -238,13 +238,13 @@ class Scheduler:
     def _judge_late_counters(
         self, team_view: TeamView, beside: Mapping[str, Load], now_s: float
     ) -> None:
-        """Set `late_known`: whether all late counters were read completely since loads changed.
+        """Set `late_known`: whether all late counters cover only time since the last load change.
 
         Late counters are described in `controller.load.beats`.
         """
         age_s = team_view.loads.counted_age_s(port.ofport for port in team_view.config.vm_ports)
         late = team_view.late_units(team_view.loaded())
-        # Peaks of units that were not known to be late may come from a burst, so forget them.
+        # Until a counter is known to be late, its steps look like bursts, so forget such peaks.
         if new := late - self._late:
             self.peaks.drop(new)
         self._late = frozenset(late)
@@ -261,10 +261,10 @@ class Scheduler:
     def _is_unexplained(
         self, team_view: TeamView, beside: Mapping[str, Load], late: Collection[str]
     ) -> bool:
-        """Whether uplinks of late units carry more unexplained traffic than a moment ago.
+        """Whether traffic that no unit accounts for has risen on an uplink of late units.
 
-        If so, these units have begun to carry more, and little of it has been counted yet. Nothing
-        else shows that loads rise slowly.
+        If so, these units have begun to carry more, and most of the increase has not been counted
+        yet. Slowly rising loads cannot be detected in another way.
         """
         at = {unit.uplink for unit in team_view.loaded() if unit.name in late}
         least = self.filling.least_beside(beside)
@@ -278,10 +278,10 @@ class Scheduler:
     def _relief(
         self, policy: str, team_view: TeamView, snapshot: Snapshot, now_s: float
     ) -> tuple[Sequence[Move], Evidence]:
-        """Return moves that relieve a full uplink, and the figures behind them.
+        """Return moves that relieve a full uplink, and the loads on which they are based.
 
         Moves that also help at the peaks are preferred. If there are none, and the uplink stays
-        full, moves that help only now are returned.
+        full, the result is moves that help only now.
         """
         relieve = PRESETS[policy].relieve
         beside = self.filling.least_beside(team_view.beside())
@@ -299,11 +299,11 @@ class Scheduler:
         return plan.moves, Evidence.evidence_of(snapshot, AT_THE_MOMENT)
 
     def _wanted_at_once(self, policy: str, decision: Decision, now_s: float) -> Wanted | None:
-        """Return moves that have been worth making for `EVEN_AFTER_S`, at the peaks of loads.
+        """Return moves that have been worthwhile at the peaks of loads for `EVEN_AFTER_S`.
 
-        Loads that belong together start within about that time, so all of them are judged at once.
+        Related loads start within about that time, so one decision takes all of them into account.
         If loads do not change, two readings are enough: the first reading after a change mixes
-        loads from before and after it.
+        loads from before and after the change.
         """
         team_view = decision.team_view
         latest, peaks = team_view.live(policy), team_view.live(policy, self.peaks)
@@ -329,7 +329,7 @@ class Scheduler:
     def _at_peaks(
         self, policy: str, latest: Snapshot, peaks: Snapshot, now_s: float
     ) -> tuple[Plan, Snapshot, str]:
-        """Return moves that are worthwhile at the peaks and now, and the loads they are based on."""
+        """Return moves that are worthwhile at the peaks and now, and the loads that they use."""
         plan = Plan()
         if gain.is_possible(peaks):
             plan = gain.worthwhile(self._plans.plan_of(PRESETS[policy].rebalance, peaks), peaks)
@@ -342,12 +342,12 @@ class Scheduler:
     def _for_the_moment(
         self, policy: str, latest: Snapshot, peaks: Snapshot, now_s: float
     ) -> Sequence[Move]:
-        """Return moves that relieve an uplink now and harm no phase of the last seconds.
+        """Return moves that relieve an uplink now and do no harm in recent load phases.
 
-        Sums of peaks may include loads that are never high at the same time. So the caller uses
-        this if no move helps at the peaks, and before it splits a VM port because of peaks. Moves
-        that are good for the present loads may harm another phase. Moves that are good for the
-        means of present loads and peaks often do not, so they are tried second. Moves must not
+        Sums of peaks may include loads that are never high at the same time. So callers use this
+        method if no move helps at the peaks, and before they split a VM port because of peaks.
+        Moves based on current loads may do harm in another phase. Moves based on the means of
+        current loads and peaks often do not, so these moves are tried second. Moves must not
         raise the highest sum of peaks, unless an uplink has been nearly full for longer than a
         burst lasts. Empty: there are no such moves.
         """
@@ -371,12 +371,12 @@ class Scheduler:
         return now_s - self.last_moved_s(policy) < team_view.pause_s(policy)
 
     def knows(self, team_view: TeamView, now_s: float) -> bool:
-        """Whether the loads of the present bindings are known over the windows of all policies."""
+        """Whether the loads of the current bindings are known over the windows of all policies."""
         pauses = any(self.pauses(policy, team_view, now_s) for policy in team_view.config.policies)
         return not pauses and team_view.covers(team_view.longest_window_s)
 
     def forget_loads(self) -> None:
-        """Forget all loads, because the switch was disconnected or is another one."""
+        """Forget all loads, because the switch was disconnected or replaced."""
         self._judged, self.same_until_s = None, -math.inf
         self.peaks, self.load_phases = Peaks(), LoadPhases()
         self.filling.forget_filling()
@@ -389,10 +389,10 @@ class Scheduler:
     # ---- the same decision again ---------------------------------------------------------
 
     def _next_change_s(self, decision: Decision) -> float:
-        """Return when a decision may differ from the last one if the readings stay the same.
+        """Return the engine time from which decisions may differ if readings stay the same.
 
-        In seconds of engine time. Infinity: decisions do not change until readings do. The time of
-        the last decision: the next decision may differ already, for example because a state lasts.
+        Infinity: decisions do not change until readings do. The time of the last decision: even the
+        next decision may differ, for example because a condition has then lasted long enough.
         """
         team_view, last_s = decision.team_view, self.last_s
         assert last_s is not None
@@ -428,7 +428,7 @@ class Scheduler:
         return waits_s if waits_s == math.inf else min(waits_s, self.filling.settles_s)
 
     def _remember(self, team_view: TeamView, again: bool, now_s: float) -> None:
-        """Update peaks and load phases. `again`: units carry the same as in the last decision."""
+        """Update peaks and load phases. `again`: loads are the same as in the last decision."""
         forgets_s = min(self.peaks.falls_s, self.load_phases.next_change_s)
         if not again or now_s >= forgets_s:
             carried, until_s = team_view.stirring(self.peaks), self.remembered_s
@@ -442,7 +442,7 @@ class Scheduler:
     def count_anew(self, now_s: float) -> float:
         """Discard the counters of buckets, because buckets count other traffic from now on.
 
-        Returns when to read the counters next, in seconds of engine time.
+        Returns the time of the next reading of these counters, in seconds of engine time.
         """
         self._recounted_s, self._readings = now_s, 0
         return now_s + RESPLIT_AFTER_S
@@ -463,10 +463,10 @@ class Scheduler:
     # ---- cooldowns ---------------------------------------------------------------------
 
     def cooldowns(self, team_view: TeamView, now_s: float) -> Mapping[str, tuple[float, bool]]:
-        """Return the units that may not be moved because of load now, by name.
+        """Return the units that are in cooldown or have used up their budget of moves, by name.
 
-        Each value is the end of the cooldown, in seconds of engine time, and whether the unit has
-        used up its budget of moves.
+        Each value is the engine time, in seconds, from which a policy may move the unit again, and
+        whether the unit has used up its budget.
         """
         spent = self.damping.spent(now_s)
         in_cooldown = self.damping.in_cooldown(now_s) | spent
@@ -486,7 +486,7 @@ def _is_whole(plan: Plan) -> bool:
 
 
 def _between(latest: Snapshot, peaks: Snapshot) -> Snapshot:
-    """Return the team with the means of its present loads and its peaks."""
+    """Return the team with the mean of the current load and the peak of each unit."""
     known = {unit.name: unit.load for unit in peaks.units}
     loads = {
         u.name: u.load if (peak := known.get(u.name, u.load)) is u.load else _mean(u.load, peak)
@@ -505,9 +505,9 @@ def _mean(one: Load, other: Load) -> Load:
 
 
 def _late_rise(team_view: TeamView, late: Collection[int], rise: Load) -> Load:
-    """Return the rise of uplink loads that exceeds the rise of VM ports with live counters.
+    """Return by how much the rise of uplink loads exceeds the rise of VM ports' live counters.
 
-    `late`: the ofports of VM ports that are counted late. `rise`: the rise of all other VM ports.
+    `late`: the ofports of VM ports with late counters. `rise`: the rise of all other VM ports.
     """
     if not late:
         return IDLE

@@ -21,7 +21,7 @@ LONGEST_BEAT_S = 1.2
 UPDATE_BYTES = 32_000
 # A counter that grows with this many readings in a row is live.
 LIVE_READINGS = 3
-# How long an update takes. A counter may be read while one is under way.
+# How long an update takes. A counter may be read during an update.
 UPDATE_S = 0.06
 
 
@@ -92,7 +92,7 @@ class Beats:
         return bool(self.updates) and self.updates[-1].clock_s == clock_s
 
     def possible_update(self, before: Total, now: Total) -> Total | None:
-        """Return the last update if the bytes between two readings may come from it; None if not.
+        """Return the last update if it may contain the bytes between two readings; otherwise None.
 
         Until the next update is due, it is not known whether there will be one.
         """
@@ -108,7 +108,7 @@ class Beats:
     def span(self, window_s: float, clock_s: float) -> tuple[Total, Total] | None:
         """Return the first and the last update of a window that ends at `clock_s`.
 
-        The window is at least one beat long. None: there are no two updates.
+        The window is at least one update interval long. None: there are fewer than two updates.
         """
         last = bisect_right(self.updates, clock_s, key=_clock) - 1
         if last < 1:

@@ -1,8 +1,8 @@
-"""Detects that uplinks fill up: the time since one is full, and whether loads still change.
+"""Detects uplinks that fill up: how long one has been full, and whether loads still change.
 
-Loads that belong together do not start at exactly the same time. Counters that are read while some
-of them start show only a part of the final load. So while an uplink is nearly full, counters are
-read faster, and the load of VM ports is compared with that of the last reading.
+Related loads do not start at exactly the same time. Counters that are read while some of these
+loads start show only a part of the final load. So while an uplink is nearly full, counters are read
+more often, and the load of VM ports is compared with the load at the last reading.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from policies.model import IDLE, Load, Snapshot
 
 # An uplink is full at this share of its capacity: it is about to lose frames.
 FULL_RATIO = 0.95
-# From this share on, counters are read faster.
+# From this share on, counters are read more often.
 READ_FAST_RATIO = 0.8
 # The interval between such fast readings, and the longest time for which they last.
 READ_EVERY_S = 0.025
 READ_FAST_S = 1.0
 # The shortest time between the beginnings of two such periods.
 FAST_EVERY_S = 4.0
-# Bridges with more units are not read faster, because that would cost too much.
+# Counters of bridges with more units are not read more often, because that would cost too much.
 MOST_UNITS = 512
 # Loads are steady while those of all VM ports together rise, from one reading to the next, by at
 # most this share of the smallest uplink's capacity.
 STEADY_RATIO = 0.06
-# Loads that belong together start within about this time of each other.
+# Related loads start within about this time of each other.
 CHANGING_S = 0.3
 # How long to wait for loads to become steady while an uplink is full. A queue of 300 kB in front of
 # 100 Mbit/s takes 0.1 s to fill at 1.25 times that speed.
 PATIENCE_S = 0.1
 # A load that repeats within `peaks.PEAK_S` is usually high for less than this at a time.
 LASTING_S = 3.0
-# Traffic that belongs to no unit is the least within this time, so that queues do not count.
+# Traffic that belongs to no unit is its lowest rate in this time, so that queues do not count.
 BESIDE_S = 1.0
 
 NEVER = -math.inf, -math.inf, -math.inf
@@ -47,8 +47,8 @@ NEVER = -math.inf, -math.inf, -math.inf
 class Filling:
     """The utilization of one bridge's uplinks, and the changes of its loads.
 
-    `full_s`: the (engine) time since which an uplink is full; None: none is. `high_s`: the time
-    since which an uplink is nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were
+    `full_s`: the engine time since which an uplink has been full; None: no uplink is full.
+    `high_s`: the same for nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were
     steady in the last reading. `taken_s`: when the traffic outside all units was last stored.
     """
 
@@ -69,10 +69,10 @@ class Filling:
     _before: deque[tuple[float, Mapping[str, Load]]] = field(default_factory=deque)
 
     def see(self, snapshot: Snapshot, rise: Load, late_rise: Load, now_s: float) -> None:
-        """Store the present loads.
+        """Store the current loads.
 
         `rise`: the rise of the loads of VM ports with live counters since the last reading.
-        `late_rise`: the additional rise of uplink loads that late counters cause.
+        `late_rise`: the additional rise of uplink loads, from VM ports with late counters.
         """
         serving = failover.in_service(snapshot.uplinks)
         worst_ratio = gain.worst_ratio(serving)
@@ -107,7 +107,7 @@ class Filling:
         self._addresses_s = (*self._addresses_s[1:], now_s)
 
     def addresses_known(self, lag_s: float | None) -> bool:
-        """Whether addresses were last measured after loads with late counters last changed.
+        """Whether the last reading of addresses followed the last change of loads (late counters).
 
         `lag_s`: the lag of the counters that were read; None: they are read whenever the switch has
         updated them.
@@ -138,7 +138,7 @@ class Filling:
         return self.steady or now_s - self.full_s >= PATIENCE_S
 
     def take_beside(self, beside: Mapping[str, Load], now_s: float) -> None:
-        """Store each uplink's traffic outside all units. No move may be in progress."""
+        """Store each uplink's traffic that belongs to no unit. No move may be in progress."""
         if self._beside and self._beside != beside:
             self._before.append((self.taken_s, self._beside))
         self._beside, self.taken_s = beside, now_s
@@ -146,7 +146,7 @@ class Filling:
             self._before.popleft()
 
     def least_beside(self, uplinks: Iterable[str]) -> Mapping[str, Load]:
-        """Return, by uplink, the lowest rate during `BESIDE_S` of the traffic outside all units."""
+        """Return, by uplink, the lowest rate in `BESIDE_S` of traffic that belongs to no unit."""
         if not self._before:
             return {name: self._beside.get(name, IDLE) for name in uplinks}
         taken = [*(of for _, of in self._before), self._beside]
@@ -157,9 +157,9 @@ class Filling:
         return least
 
     def next_change_s(self, now_s: float) -> float:
-        """Return when this state next changes if loads do not; infinity: time does not change it.
+        """Return when this state next changes if loads stay the same; infinity: it does not change.
 
-        `now_s`: when loads were last stored. While the next change is not known, this is the result.
+        `now_s`: when loads were last stored; also the result while the next change is unknown.
         """
         if self.reads_fast(now_s) or (self.full_s is not None and not self.steady):
             return now_s
@@ -176,7 +176,7 @@ class Filling:
 
 
 def _since_s(since_s: float | None, is_so: bool, now_s: float) -> float | None:
-    """Return the time since which a condition holds; None if it does not. `since_s`: the last result."""
+    """Return since when a condition has held; None if it does not. `since_s`: the last result."""
     if not is_so:
         return None
     return now_s if since_s is None else since_s

@@ -1,4 +1,4 @@
-"""The rates of frames that reach every VM port of a VLAN, and of broadcasts that VMs receive twice."""
+"""Measures the rates of frames flooded to all VM ports of a VLAN, and of repeated broadcasts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from controller.config.values import VmPortConfig
 
 # More than broadcasts of a large network, and less than any loop carries.
 LOOPS_PPS = 1000.0
-# One busy poll proves nothing.
+# The number of polls that must show a high rate, because a single one may be a burst.
 POLLS = 3
-# Flooded frames reach all ports alike. Two VMs that are busy at the same rate are rare.
+# Flooded frames reach all ports at about the same rate. Two VMs rarely receive at the same rate.
 ALIKE_RATIO = 0.9
 # Enough to distinguish frames that arrive on all uplinks from frames that a LAG's hash divides.
 ENOUGH_TO_COMPARE, SAME_RATIO = 100, 0.01
@@ -21,9 +21,9 @@ ENOUGH_TO_COMPARE, SAME_RATIO = 100, 0.01
 
 @dataclass(slots=True)
 class Flooded:
-    """The rates of the last polls at which frames reach every VM port of a VLAN.
+    """The rates, in the last polls, of frames that reach every VM port of a VLAN.
 
-    In a loop it is thousands a second.
+    In a loop, the rate is thousands of frames per second.
     """
 
     _counted: dict[int, PortCounters] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Flooded:
 
     @property
     def pps(self) -> float:
-        """The lowest rate of the last polls; 0 while there are too few."""
+        """The lowest rate of the last polls; 0 until there have been `POLLS` polls."""
         return min(self._rates_pps) if len(self._rates_pps) == POLLS else 0.0
 
     def take_counters(
@@ -57,7 +57,7 @@ class Flooded:
 
 
 def same_by_all(came: Mapping[str, int] | Mapping[int, int]) -> bool:
-    """Whether each frame arrives on all uplinks. `came`: the number of frames on each uplink."""
+    """Whether each frame arrives on all uplinks. `came`: the frames that arrived, by uplink."""
     least, most = min(came.values(), default=0), max(came.values(), default=0)
     return len(came) > 1 and least >= ENOUGH_TO_COMPARE and most - least <= SAME_RATIO * most
 
@@ -66,7 +66,7 @@ def same_by_all(came: Mapping[str, int] | Mapping[int, int]) -> bool:
 class Repeated:
     """Broadcasts that arrive on all members of one bridge's LAG, so that VMs receive them twice.
 
-    `pps`: their rate in the last measured interval.
+    `pps`: the rate of these broadcasts in the last measured interval.
     """
 
     pps: float = 0.0

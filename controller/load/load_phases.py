@@ -18,7 +18,7 @@ from policies.model import IDLE, Load, Unit
 EVERY_S = 0.5
 # Loads of a unit that differ by at most this share of the smallest uplink's capacity are alike.
 ALIKE_RATIO = 0.05
-# If there are more phases, loads change all the time, and which are high together is unknown.
+# If there are more phases, loads change all the time, so it is unknown which are high together.
 MOST_PHASES = 12
 # Every move is checked against all units. If there are more units than this, no phases are kept.
 MOST_UNITS = 512
@@ -28,7 +28,7 @@ MOST_UNITS = 512
 class LoadPhase:
     """A phase: the loads of units, by name. Units without an entry carried nothing.
 
-    `until_s`: when it ended; infinity: present loads belong to it.
+    `until_s`: when it ended; infinity: current loads belong to it.
     """
 
     begun_s: float
@@ -49,7 +49,7 @@ class LoadPhase:
 class LoadPhases:
     """The phases of the last `PEAK_S`, oldest first.
 
-    `begins_s`: when a phase begins if loads do not change, because present loads differ from the
+    `begins_s`: when a phase begins if loads do not change, because current loads differ from the
     last phase; infinity: they do not differ.
     """
 
@@ -63,7 +63,7 @@ class LoadPhases:
         until_s: float,
         now_s: float,
     ) -> None:
-        """Store the present loads of units. The last loads were carried until `until_s`.
+        """Store the current loads of units. The last loads were carried until `until_s`.
 
         `capacity_bps`: the capacity of the smallest uplink.
         """

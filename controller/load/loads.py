@@ -1,4 +1,4 @@
-"""The loads of ports and units: takes the counters of each poll, and returns rates."""
+"""Computes the loads of ports and units from the counters of each poll."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ K = TypeVar("K")
 
 @dataclass(slots=True)
 class OwnLoad:
-    """The load of a VM port without its address units, updated when its address units are read.
+    """The load of a VM port without its address units, updated when these units are read.
 
     The switch counts all traffic from the VM port in one flow, and the traffic of each address in
     another flow. The VM port's own traffic is the difference. Other counters must not be compared: the
@@ -29,8 +29,8 @@ class OwnLoad:
 
     A poll reads the flows of addresses before the flows of VM ports. If the switch updates its
     counters in between, the VM port seems to have sent more than its addresses, until the next
-    reading. So a reading is added to `rates` after the next one, as the lower of the two. If the
-    higher reading repeats, the addresses' traffic during one counter update is included, once.
+    reading. So each reading is added to `rates` only after the next reading, as the lower of the
+    two. If the higher reading repeats, it includes the addresses' traffic of one update, once.
     """
 
     rates: Rates
@@ -62,8 +62,8 @@ class OwnLoad:
 class Loads:
     """The counters and rates of one bridge.
 
-    Ports are kept by ofport. The rates of a VM port as a unit cover only traffic that crosses
-    uplinks. Buckets, which only send, and address units are kept by name.
+    Ports are stored by ofport. The rates of a VM port as a unit cover only traffic that crosses
+    uplinks. Buckets, which only send, and address units are stored by name.
     """
 
     counters: dict[int, PortCounters] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Loads:
     _outwards: set[int] = field(default_factory=set)
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
-        """Store the counters of a port. `outwards`: it is an uplink, and sends to the network."""
+        """Store the counters of a port. `outwards`: the port is an uplink, so it sends outwards."""
         ofport = port.ofport
         self.counters[ofport] = port
         rates = _rates_of(self.port_rates, ofport, keep_s)
@@ -165,16 +165,16 @@ class Loads:
 
     @property
     def late(self) -> set[int]:
-        """The ports that are counted late (`controller.load.beats`)."""
+        """The ofports of ports with late counters (`controller.load.beats`)."""
         return {ofport for ofport, rates in self.port_rates.items() if rates.beats.late}
 
     def is_late(self, ofport: int) -> bool:
-        """Whether a port is counted late."""
+        """Whether the counter of a port is late."""
         found = self.port_rates.get(ofport)
         return found is not None and bool(found.beats.late)
 
     def just_updated(self, ofport: int) -> bool:
-        """Whether a port is counted late, and its last reading had new bytes."""
+        """Whether the counter of a port is late, and the last reading was an update."""
         found = self.port_rates.get(ofport)
         if found is None or found.total is None or not found.beats.late:
             return False
@@ -183,7 +183,7 @@ class Loads:
     def counted_age_s(self, ofports: Iterable[int]) -> float:
         """Return the time, in seconds, since the start of the interval that late counters cover.
 
-        The interval began with the update before the last one, and the last update counted it.
+        This interval is the one between the last two updates of a late counter.
         """
         ages = [0.0]
         for ofport in ofports:
@@ -196,7 +196,7 @@ class Loads:
         return max(ages)
 
     def unsure(self, ofports: Iterable[int]) -> bool:
-        """Whether one of these ports carries traffic, and it is not known whether it is late."""
+        """Whether it is unknown if the counter of a port that carries traffic is late."""
         known = (self.port_rates[ofport] for ofport in ofports if ofport in self.port_rates)
         return any(rates.has_counted for rates in known if rates.beats.late is None)
 
@@ -211,7 +211,7 @@ class Loads:
         return _now_or_then(self._units.get(ofport), window_s, lag_s, ago_s)
 
     def live_unit(self, ofport: int) -> Load:
-        """Return the present load of a VM port over uplinks; zero while it is not known."""
+        """Return the current load of a VM port on uplinks; zero while the load is unknown."""
         if ofport not in self._uplink_share or ofport not in self.port_rates:
             return Load()
         return self._uplink_share[ofport].share_of(self.port_rates[ofport].latest(self.steady_s))
@@ -233,7 +233,7 @@ class Loads:
     def address_unit(
         self, name: str, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
     ) -> Load:
-        """Return the same as `unit` for an address behind a VM port, which is counted late."""
+        """Return the same as `unit` for an address unit, whose counter is late."""
         if window_s is None and name in self._address_units:
             return self._address_units[name].of_two(self.addresses_steady)
         return _now_or_then(self._address_units.get(name), window_s, lag_s, ago_s)
@@ -272,7 +272,7 @@ class Loads:
         self._outwards.discard(ofport)
 
     def forget_buckets(self) -> None:
-        """Forget the counters of buckets, because no policy judges buckets any more."""
+        """Forget the counters of buckets, because no policy uses buckets any more."""
         self.bucket_rates.clear()
         self._latest.clear()
 
@@ -281,7 +281,7 @@ class Loads:
             self._address_units.pop(name, None)
 
     def without_rates(self) -> Loads:
-        """Return the counters only: the switch was disconnected, is another one, or counts differently."""
+        """Return only the counters, because the switch was replaced, or counts differently."""
         return Loads(self.counters)
 
 

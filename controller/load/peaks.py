@@ -28,7 +28,7 @@ class Peaks:
     def note_peaks(
         self, carried: Iterable[tuple[Unit, Load]], until_s: float, now_s: float
     ) -> None:
-        """Update the peaks with the present loads of units. Other units are forgotten.
+        """Update the peaks with the current loads of units. Other units are forgotten.
 
         `until_s`: the time until which the last loads were carried.
         """
@@ -69,7 +69,7 @@ class _Peak:
     both: tuple[_Greatest, _Greatest] = field(default_factory=lambda: (_Greatest(), _Greatest()))
 
     def add(self, load: Load, until_s: float, now_s: float) -> bool:
-        """Store the present load, and return whether the unit has carried anything."""
+        """Store the current load, and return whether the unit has carried anything."""
         sent, received = self.both
         tx_bps = sent.add(load.tx_bps, until_s, now_s)
         rx_bps = received.add(load.rx_bps, until_s, now_s)
@@ -82,7 +82,7 @@ class _Peak:
 class _Greatest:
     """The maximum over a sliding window.
 
-    `past`: rates higher than the present one, each with the time until which it was carried. Rates
+    `past`: rates higher than the current one, each with the time until which it was carried. Rates
     before a later, higher rate are omitted.
     """
 
@@ -90,7 +90,7 @@ class _Greatest:
     past: deque[tuple[float, float]] = field(default_factory=deque)
 
     def add(self, bps: float, until_s: float, now_s: float) -> float:
-        """Store the present rate, and return the maximum."""
+        """Store the current rate, and return the maximum."""
         past = self.past
         if bps < self.now_bps:
             past.append((until_s, self.now_bps))

@@ -11,15 +11,15 @@ from controller.load.rates import BEAT_READING_S
 # The shortest interval between readings of VM ports' flows. The switch updates their counters twice
 # a second.
 UNITS_INTERVAL_S = 0.5
-# The shortest interval between readings of buckets, which may be 256. Policies that move buckets
-# judge means over seconds.
+# The shortest interval between readings of the (up to 256) buckets. Policies that move buckets use
+# means over several seconds.
 BUCKETS_INTERVAL_S = 1.0
 # The interval between readings of address units while a decision waits for them. The switch updates
 # their counters at least once in this time.
 ADDRESSES_SOON_S = 0.7
 # A poll that the switch has not answered within this time is abandoned.
 TIMEOUT_S = 10.0
-# If a bridge has missed more polls than this, its polls start again from the present time.
+# If a bridge has missed more polls than this, its polls start again from the current time.
 MOST_MISSED = 60
 # Ports are not read once more if a poll is due within this time.
 NEAR_S = 0.01
@@ -28,7 +28,7 @@ ON_TIME_S = 0.001
 # Times of polls are rounded to whole microseconds, because sums of intervals are not exact either.
 ROUNDING_S = 1e-6
 DIGITS = 6
-# How long counters are read often to find out whether a port is counted late: some beats.
+# How long counters are read often to find out whether a port's counter is late: some updates.
 UNSURE_S = 2.5
 
 
@@ -37,8 +37,8 @@ class Polling:
     """The polls of one bridge.
 
     Each poll reads the counters of ports. Some polls also read VM ports' flows, and fewer read
-    buckets and address units. `with_units`: the poll under way reads VM ports' flows.
-    `with_behind`: it also reads address units. `is_extra`: it is between two regular polls.
+    buckets and address units. `with_units`: the current poll reads VM ports' flows. `with_behind`:
+    the current poll reads address units. `is_extra`: the poll is between two regular polls.
     """
 
     poll_due_s: float = 0.0
@@ -52,7 +52,7 @@ class Polling:
     _extra_s: float = math.inf
     # When the poll under way began.
     _asked_s: float | None = None
-    # Since when a port carries traffic without it being known whether the port is counted late.
+    # Since when it has been unknown whether the counter of a port that carries traffic is late.
     _unsure_s: float | None = None
 
     def begin_polling(self, now_s: float) -> None:
@@ -64,9 +64,9 @@ class Polling:
         self._extra_s = extra_s if extra_s < self.poll_due_s - NEAR_S else math.inf
 
     def read_often(self, unsure: bool, interval_s: float, now_s: float) -> None:
-        """Read ports often for `UNSURE_S` if it is not known whether one of them is counted late.
+        """Read ports often for `UNSURE_S` if it is unknown whether one of their counters is late.
 
-        `unsure`: this is not known. If polls are frequent enough, nothing changes.
+        `unsure`: whether this is unknown. If polls are frequent enough, no readings are added.
         """
         if interval_s <= BEAT_READING_S:
             return
@@ -92,20 +92,20 @@ class Polling:
         self._asked_s = None
 
     def reading_s(self, interval_s: float, buckets: bool) -> float:
-        """Return when polls next read more than ports. `buckets`: these or address units exist."""
+        """Return when a poll next reads more than ports. `buckets`: as in `take_turn`."""
         # The poll that is nearest to the due time.
         units_s = self._units_due_s - interval_s / 2 - ROUNDING_S
         return min(units_s, self.buckets_s) if buckets else units_s
 
     @property
     def buckets_s(self) -> float:
-        """From when on a poll reads buckets and address units, if any exist."""
+        """The time from which a poll reads buckets and address units, if any exist."""
         return self.buckets_due_s - ON_TIME_S
 
     def take_turn(self, at_s: float, interval_s: float, buckets: bool) -> tuple[bool, bool]:
-        """Note a poll; return whether it reads VM ports' flows, and whether buckets and addresses.
+        """Record a poll; return whether it reads VM ports' flows, and whether it reads the others.
 
-        `buckets`: buckets or address units exist.
+        The others are buckets and address units. `buckets`: whether any of these exist.
         """
         with_units = at_s >= self.reading_s(interval_s, buckets)
         with_buckets = buckets and at_s >= self.buckets_s
@@ -120,10 +120,10 @@ class Polling:
     ) -> ReadStats | None:
         """Return the next poll; None while one is under way.
 
-        `hashed`: policies judge buckets. `behind`: address units exist.
+        `hashed`: policies use buckets. `behind`: address units exist.
 
         If a poll is late or missed, the next one is still due at its usual time. Otherwise the
-        polls of all bridges that were late together would coincide from then on.
+        polls of all bridges that were late together would coincide from that time on.
         """
         self._extra_s = math.inf
         if is_extra := now_s < self.poll_due_s - NEAR_S / 2:

@@ -13,21 +13,21 @@ from policies.model import IDLE, Load
 # A counter that drops from the top sixteenth of its range into the bottom one has wrapped;
 # any other drop is a reset.
 WRAP_MARGIN = 16
-# How much of a window must be covered before its mean counts; polls are never exactly on time.
+# How much of a window must be covered before its mean is used; polls are never exactly on time.
 COVERAGE_RATIO = 0.9
 # Counters grow by whole frames, and most bytes are in frames of full size.
 FRAME_BYTES = 1518
 # Readings closer together than this show single frames, not loads.
 APART_S = 0.02
-# Beats are seen only if the counter is read at least this often.
+# Updates of late counters (`beats`) are detected only if a counter is read at least this often.
 BEAT_READING_S = 0.2
-# If the counter is read less often, the rate is the mean over this time, which has some beats.
+# If the counter is read less often, the rate is the mean over this time, which has some updates.
 SOME_BEATS_S = 2.0
-# In a longer window, one beat more or less does not matter.
+# In a longer window, one update more or less does not matter.
 BEATS_COUNT_S = 10.0
-# The error of a beat is at most one reading, so beats of a constant load differ by up to this share.
+# Readings do not coincide with updates, so measured rates of a constant load differ by this share.
 NEAR_RATIO = 0.3
-# The shortest time over which counters make a rate, if they are read more than ten times a second.
+# A rate covers at least this time, if counters are read more than ten times a second.
 LATEST_S = 0.05
 
 
@@ -35,8 +35,7 @@ LATEST_S = 0.05
 class Rates:
     """The recent traffic of one port, kept for `keep_s` seconds.
 
-    A port that was re-created or whose counters were reset starts again, so that a rate
-    never spans a gap.
+    If the port is re-created or its counters are reset, measurement starts again.
     """
 
     keep_s: float
@@ -86,10 +85,10 @@ class Rates:
         return self._totals[-1].clock_s
 
     def latest(self, steady_s: float = math.inf) -> Load:
-        """Return the load between the last two samples, or over more samples in quick succession.
+        """Return the load between the last two samples (more if they are close together).
 
-        For a late counter: the load of the last two beats, or of the last beat if the load has
-        changed. `steady_s`: the time without a change of any load. Zero before there are two samples.
+        Zero if there are fewer. For a late counter: the load over the last two update intervals, or
+        over the last one if the load has changed. `steady_s`: how long no load has changed.
         """
         if len(self._totals) < 2:
             return IDLE
@@ -130,7 +129,7 @@ class Rates:
         return _between(before._replace(clock_s=began_s), last)
 
     def of_two(self, steady: bool = True) -> Load:
-        """Return the load over the last three samples, or over the last two if it has changed.
+        """Return the load over the last three samples; over the last two if the load has changed.
 
         `steady`: no load has changed since the first of the three.
         """
@@ -142,10 +141,10 @@ class Rates:
         return both if near else now
 
     def rise(self, recent_s: float = 0.0) -> Load:
-        """Return the rise of the load above the previous reading.
+        """Return by how much the load exceeds the load at the previous reading.
 
-        `recent_s`: the rise is above the highest load in this time before, because readings of a
-        steady load differ. A difference of one frame is not a rise.
+        `recent_s`: compare with the highest load in this time before the reading instead, because
+        readings of a steady load differ. A difference of one frame is not a rise.
         """
         totals = self._totals
         if len(totals) < 3 or self.beats.late:
@@ -169,7 +168,7 @@ class Rates:
         return Load(max(0.0, tx_bps - then.tx_bps), max(0.0, rx_bps - then.rx_bps))
 
     def _highest(self, last: Total, recent_s: float) -> Load:
-        """Return the highest load from one reading to the next, in the `recent_s` before `last`."""
+        """Return the highest load between two readings in the `recent_s` seconds before `last`."""
         highest, end = IDLE, last
         while True:
             begin = self._totals[max(0, _at(self._totals, end.clock_s - APART_S))]

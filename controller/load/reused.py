@@ -20,9 +20,9 @@ class Reused:
     _made: dict[str, dict[str, tuple[tuple[Any, ...], Any]]] = field(default_factory=dict)
 
     def reuse(self, use: str) -> Callable[[str, Callable[..., T], tuple[Any, ...]], T]:
-        """Return a function that makes the value of a name from parts, or returns the last value.
+        """Return a function that makes a name's value, or returns the last one for equal parts.
 
-        `make(*parts)` must depend on its parts only. The parts that change most often come first.
+        `make(*parts)` must depend only on `parts`. The parts that change most often come first.
         """
         made = self._made.setdefault(use, {})
 

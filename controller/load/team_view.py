@@ -1,4 +1,4 @@
-"""The team as policies see it: uplinks and units with their loads over a window, or at present."""
+"""The team as policies see it: uplinks and units with mean loads over a window or current loads."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from policies.values import value
 
 # The capacity of every uplink while the speed of none is known.
 UNKNOWN_CAPACITY_BPS = 1e9
-# Flow counters are up to half a second behind port counters. So uplinks are judged by their loads
-# twice that long ago. Otherwise a VM port would look smaller than its part of an uplink that fills
-# up, and a VM port too big for any uplink would be moved. For the same reason, while an uplink
-# empties, the load of a VM port is the greater of the means then and now.
+# Flow counters are up to half a second behind port counters, so policies use the loads that uplinks
+# had one second ago. Otherwise the measured share of a VM port in an uplink that fills up would be
+# too small, and a VM port too big for any uplink would be moved. For the same reason, the load of a
+# VM port is the greater of two means: the current one, and the one of a second ago.
 UPLINK_LAG_S = 1.0
 # The time over which loads that only flows count are averaged. Flow counters are updated twice a
 # second, so single readings would show several times the load, or none.
 BY_FLOWS_S = 2.0
-# The time over which loads must be known before a policy that acts at once is run.
+# The time over which loads must be known before a policy that acts immediately is run.
 KNOWN_S = 1.0
 # How long it takes until all traffic follows a changed group.
 REACTION_S = 0.3
 NO_PEAKS = Peaks()
-# Late rates are corrected by at most this factor, because two readings of a beat differ by no more.
+# The rates of late counters are corrected by at most this factor: they are never further off.
 MOST_OFF = 1.5
 # An uplink that carries this share of its capacity may be dropping frames.
 FULL_RATIO = 0.9
@@ -47,10 +47,10 @@ class TeamView:
     """The team of one bridge as policies see it at one moment.
 
     `bound`: the bindings that policies see. `found`: the homes that buckets had before the service
-    started. `on_normal`: NORMAL forwards, and no flow counts traffic over uplinks. `in_cooldown`:
-    the units that policies which act at once do not move now. `peaks`: the loads that these
-    policies judge. `merge_due`: the split VM ports that may be merged. `late_known`: whether all
-    late counters (`controller.load.beats`) were read completely since loads last changed.
+    started. `on_normal`: the NORMAL action forwards, so no flow counts traffic over uplinks.
+    `in_cooldown`: the units that policies that act immediately must not move now. `peaks`: the
+    loads that these policies use. `merge_due`: the split VM ports that may be merged. `late_known`:
+    all late counters (`controller.load.beats`) cover only time since the last load change.
     """
 
     config: BridgeConfig
@@ -78,7 +78,7 @@ class TeamView:
     )
 
     def times(self, window_s: float | None) -> tuple[float | None, float]:
-        """Return the length of the window over which loads are known, and the time since it ended.
+        """Return the length of the window over which loads are known, and the time since its end.
 
         Both are in seconds. They differ from `window_s` and 0 if flows are counted later than usual
         (`controller.load.lateness`).
@@ -97,14 +97,14 @@ class TeamView:
         return max([self.config.window_s, *map(self.window_s, self.config.rebalancing)])
 
     def window_s(self, policy: str) -> float:
-        """The window of a policy, in seconds, which is also the least time between its moves."""
+        """The averaging window of a policy, in seconds, and the shortest time between its moves."""
         return PRESETS[policy].window_s or self.config.window_s
 
     def pause_s(self, policy: str) -> float:
         """Return the time that a policy must wait after a move, in seconds.
 
         After that time, loads are known over a full window that began after the move. A policy that
-        acts at once waits until the switch has made the move and two polls show it.
+        acts immediately waits until the switch has made the move and two polls have measured it.
         """
         if PRESETS[policy].at_once:
             return REACTION_S + 2 * self.config.poll_interval_s
@@ -114,14 +114,14 @@ class TeamView:
 
     @property
     def just_updated(self) -> bool:
-        """Whether late counters of ports with address units just grew, and a policy needs them."""
+        """Whether a late counter of a port with address units just grew, and a policy uses it."""
         if not any(PRESETS[policy].at_once for policy in self.config.policies):
             return False
         return any(self.loads.just_updated(port.ofport) for port in self.config.per_address)
 
     @property
     def in_use(self) -> list[str]:
-        """The hashed policies in use."""
+        """The policies in use that hash frames onto buckets."""
         return buckets.in_use(self.config, self.split)
 
     @property
@@ -146,11 +146,11 @@ class TeamView:
         return min((of(uplink.ofport, UPLINK_LAG_S) for uplink in self.config.uplinks), default=0.0)
 
     def covered(self, window_s: float) -> float | None:
-        """Return the window if loads are known over it; None: only the latest loads are known."""
+        """Return `window_s` if loads are known over it, or None if only the latest are known."""
         return window_s if self.covers(window_s) else None
 
     def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
-        """Return the uplinks with their mean loads over a window; None: with their latest loads."""
+        """Return the uplinks with their mean loads over a window (None: with the latest loads)."""
         if window_s not in self._team:
             self._team[window_s] = self._made_uplinks(window_s)
         return self._team[window_s]
@@ -173,7 +173,7 @@ class TeamView:
         )
 
     def _reserved_bps(self) -> Counter[str]:
-        """Return the reservations of the VM ports bound to each uplink, by its name."""
+        """Return the total reservations of the VM ports bound to each uplink, by uplink name."""
         found: Counter[str] = Counter()
         for port in self.config.queued:
             if port.rules.reserve_bps and port.name in self.bound:
@@ -207,7 +207,7 @@ class TeamView:
         return (_without_lossy(unit, self.kept_off) for unit in behind)
 
     def loaded(self, window_s: float | None = None) -> tuple[Unit, ...]:
-        """Return all units, each with its uplink and its load over that uplink."""
+        """Return all units, each with its uplink and its load on that uplink."""
         if window_s not in self._made:
             self._made[window_s] = self._made_loaded(window_s)
         return self._made[window_s]
@@ -240,7 +240,7 @@ class TeamView:
         return tuple(self._as_carried(units) if window_s is None else units)
 
     def _in_buckets(self, window_s: float | None) -> tuple[Unit, ...]:
-        """Return the units of buckets; the previous ones if this poll has not read other loads."""
+        """Return the units of buckets; the previous units if their loads have not changed."""
         there = buckets.there(self.config, self.split, self.config.uplinks)
         if not there:
             return ()
@@ -252,11 +252,11 @@ class TeamView:
         return self.reused.reuse("buckets")(str(window_s), _buckets, parts)
 
     def _within_ports(self, behind: Sequence[Unit]) -> list[Unit]:
-        """Scale the present loads of address units to the load of their VM port.
+        """Scale the current loads of address units to the load of their VM port.
 
-        Their sum may be too high, because flow counters and port counters are updated at different
-        times. The late counter of a port is updated together with those of its flows, but a busy
-        switch reports the flows up to a fraction of a beat later. Then the sum may be too low.
+        The sum of the loads may be too high, because flow counters and port counters are updated at
+        different times. If the port's counter is late, it is updated together with those of its
+        flows, but a busy switch may report the flows slightly later. Then the sum may be too low.
         """
         sums: dict[str | None, Load] = {}
         for unit in behind:
@@ -277,7 +277,7 @@ class TeamView:
         ]
 
     def carrying(self, window_s: float | None = None) -> tuple[Uplink, ...]:
-        """Return the uplinks with their loads; in observe mode, with their loads after the plan."""
+        """Return the uplinks with their loads; in observe mode, their loads after planned moves."""
         uplinks = self.uplinks(window_s)
         if self.config.mode != "observe":
             return uplinks
@@ -292,17 +292,17 @@ class TeamView:
         return [(unit, unit.own_load) for unit in self.loaded(window_s)]
 
     def stirring(self, peaks: Peaks) -> list[tuple[Unit, Load]]:
-        """Return the units with a present load or a peak, each with the load that moves with it.
+        """Return the units with a current load or a peak, each with the load that moves with it.
 
-        The result may include units in cooldown. It does not include most buckets.
+        Units in cooldown are included even if idle. Other idle units (most buckets) are omitted.
         """
         units = self.loaded()
         return [(units[number], units[number].own_load) for number in self._stirring(peaks)]
 
     def _stirring(self, peaks: Peaks) -> list[int]:
-        """Return the indexes of units that may be judged by other values than their present ones.
+        """Return the indexes of units that carry traffic, have a peak, or are in cooldown.
 
-        All other units carry nothing, had no load recently, and are not in cooldown.
+        Only for these units may policies use other values than the current ones.
         """
         known, cooling = peaks.units, self.in_cooldown
         return [
@@ -312,9 +312,9 @@ class TeamView:
         ]
 
     def shows_same(self, other: TeamView) -> bool:
-        """Whether another view shows the same present loads of the same team."""
+        """Whether `other` has the same team with the same current loads."""
         return (
-            # Means over a window change although present loads do not.
+            # Means over a window may change even if current loads do not.
             all(PRESETS[policy].at_once for policy in self.config.rebalancing)
             and self.config is other.config
             and self.on_normal is other.on_normal
@@ -327,7 +327,7 @@ class TeamView:
         )
 
     def asked(self, policy: str, window_s: float) -> Snapshot | None:
-        """Return the team that a policy judges: loads over a window, or peaks if it acts at once."""
+        """Return the team as a policy uses it: with means, or peaks if it acts immediately."""
         if not PRESETS[policy].at_once:
             return self.snapshot(policy, window_s)
         return self.live(policy, self.peaks)
@@ -340,9 +340,9 @@ class TeamView:
         return is_calm(Snapshot(self.carrying(window_s), (), self.config.threshold_ratio))
 
     def snapshot(self, policy: str, window_s: float) -> Snapshot | None:
-        """Return the team with mean loads over a full window; None while these are not known.
+        """Return the team with mean loads over a full window; None while these loads are unknown.
 
-        The loads of uplinks include all their traffic. The units are those the policy may move.
+        An uplink's load includes all its traffic. The units are those that the policy may move.
         """
         if not self.covers(window_s):
             return None
@@ -350,7 +350,7 @@ class TeamView:
         return self._snapshot(policy, self.carrying(window_s), units)
 
     def live(self, policy: str, peaks: Peaks = NO_PEAKS) -> Snapshot | None:
-        """Return the team with present loads and all other traffic of uplinks (see `offered`)."""
+        """Return the result of `offered` for the current traffic that belongs to no unit."""
         return self.offered(policy, self.beside(), peaks)
 
     def offered(
@@ -358,10 +358,10 @@ class TeamView:
     ) -> Snapshot | None:
         """Return the team with the offered load, which may exceed the capacity of uplinks.
 
-        Units have their peaks, or their present loads if no peak is known. The load of an uplink is
-        the sum of its units and of its other traffic (`beside`, by name). So the effect of a move
-        shows immediately, while queues still empty and switches still adapt. None while loads are
-        known for less than `KNOWN_S`.
+        Each unit has its peak, or its current load if no peak is known. The load of an uplink is
+        the sum of its units' loads and its other traffic (`beside`, by uplink name). So a move
+        changes these loads immediately, even while queues drain and switches adapt. None: loads
+        have been known for less than `KNOWN_S`.
         """
         if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
             return None
@@ -395,7 +395,7 @@ class TeamView:
         return found
 
     def beside(self) -> dict[str, Load]:
-        """Return, by uplink name, the present traffic that does not belong to a unit on the uplink."""
+        """Return, by uplink name, the current traffic that does not belong to a unit on the uplink."""
         if not self._beside:
             sums = _by_uplink(self.loaded())
             for uplink in self.carrying():
@@ -415,10 +415,10 @@ class TeamView:
         )
 
     def _as_carried(self, units: list[Unit]) -> list[Unit]:
-        """Scale the present loads of units down to the load of their uplink.
+        """Scale the current loads of units down to the load of their uplink.
 
-        The excess is traffic that stays on this host, as flow counters will show later. Loads on a
-        full uplink are not scaled, because that uplink drops the excess.
+        The excess is traffic that stays on this host, which flow counters show only later. Loads on
+        a full uplink are not scaled, because that uplink drops the excess.
         """
         if self.config.mode == "observe" or not any(map(_is_live, units)):
             return units
@@ -439,10 +439,9 @@ class TeamView:
 
     @property
     def late_ports(self) -> set[int]:
-        """The VM ports whose units are counted late, by ofport.
+        """The ofports of VM ports whose units have late counters (`controller.load.beats`).
 
-        These are the ports with late counters, and the ports with address units, because address
-        units are counted by flows.
+        These are ports whose own counters are late, and ports with address units.
         """
         late = self.loads.late
         ports = self.config.vm_ports if late else ()
@@ -450,14 +449,14 @@ class TeamView:
 
     @property
     def divided_ports(self) -> frozenset[int]:
-        """The VM ports with address units, by ofport."""
+        """The ofports of VM ports with address units."""
         if not self.address_units.by_name:
             return frozenset()
         behind = {unit.port for unit in self.address_units.by_name.values()}
         return frozenset(int(p.ofport) for p in self.config.per_address if p.name in behind)
 
     def late_units(self, units: Iterable[Unit]) -> set[str]:
-        """Return the names of those of `units` that are counted late."""
+        """Return the names of the units among `units` that have late counters."""
         ofports = self.late_ports
         late = {port.name for port in self.config.vm_ports if port.ofport in ofports}
         return {u.name for u in units if u.name in late or u.behind in late} if late else late
@@ -465,11 +464,11 @@ class TeamView:
     def _late_as_carried(
         self, units: list[Unit], late: set[str], sums: dict[str | None, Load]
     ) -> list[Unit]:
-        """Scale the loads of late units so that the loads of all units add up to the uplink's load.
+        """Scale loads of units with late counters so that all loads sum to the uplink's load.
 
-        Late counters show the share of each unit reliably, but not the time of its traffic. Nothing
-        is scaled if loads have changed since the last update, or on a full uplink, which drops
-        frames. Updates `sums`, the loads of units by uplink.
+        Late counters give the share of each unit reliably, but not the time of its traffic. Nothing
+        is scaled if loads have changed since the last counter update, or if the uplink is full and
+        drops frames. Updates `sums`, the loads of units by uplink.
         """
         if not self.late_known:
             return units
@@ -488,9 +487,9 @@ class TeamView:
         ]
 
     def _evenly(self, units: list[Unit]) -> list[Unit]:
-        """In observe mode, spread the traffic that split VM ports send evenly over the buckets.
+        """In observe mode, divide the traffic that split VM ports send evenly among the buckets.
 
-        Such VM ports are split in the plan only, so the counters of buckets do not exist.
+        Such VM ports are split only in the plan, so the switch has no counters of their buckets.
         """
         if self.config.mode != "observe" or not self.split:
             return units
@@ -510,10 +509,10 @@ class TeamView:
         return bound.uplink if bound else None
 
     def port_load(self, port: VmPortConfig) -> Load:
-        """Return the present traffic of a VM port, for display.
+        """Return the current traffic of a VM port, for display.
 
         A late counter may show more than all uplinks carry. If all traffic of the VM port crosses
-        uplinks, the result is limited to the load of all uplinks.
+        uplinks, the result is limited to the total load of the uplinks.
         """
         if port.counted_by_flows and not self.on_normal:
             return self._live_of(port)
@@ -524,7 +523,7 @@ class TeamView:
         return Load(min(load.tx_bps, carried.tx_bps), min(load.rx_bps, carried.rx_bps))
 
     def _load_of(self, port: VmPortConfig, window_s: float | None, ago_s: float) -> Load:
-        """Return the load of a VM port over uplinks."""
+        """Return the load of a VM port on uplinks."""
         if self.on_normal:
             return self.loads.port(port.ofport, window_s)
         if window_s is None and PRESETS[port.policy].at_once:
@@ -532,15 +531,15 @@ class TeamView:
         return self.loads.unit(port.ofport, window_s, UPLINK_LAG_S, ago_s)
 
     def _live_of(self, port: VmPortConfig) -> Load:
-        """Return the present load of a VM port over uplinks."""
+        """Return the current load of a VM port on uplinks."""
         if port.counted_by_flows:
             return self.loads.unit(port.ofport, BY_FLOWS_S, UPLINK_LAG_S)
         return self.loads.live_unit(port.ofport)
 
     def capacity_bps(self, uplink: UplinkConfig) -> float:
-        """Return the capacity of an uplink; if unknown, the lowest capacity of the other uplinks.
+        """Return the capacity of an uplink; if unknown, the lowest known one of the other uplinks.
 
-        A service that starts while a link is down has never seen the link's speed.
+        A service that starts while a link is down does not know the link's speed.
         """
         if known_bps := self.known_capacity_bps(uplink):
             return known_bps
@@ -616,14 +615,14 @@ def _buckets(
 
 
 def _without_lossy(unit: Unit, kept_off: KeptOff) -> Unit:
-    """Return an address unit or a bucket, with the uplinks that lose its frames in `kept_off`."""
+    """Return an address unit or bucket with `kept_off` set to the uplinks that lose its frames."""
     by, key = (kept_off.by_policy, unit.policy) if unit.is_bucket else (kept_off.by_unit, unit.name)
     off = by.get(key, NONE)
     return unit if off == unit.kept_off else replace(unit, kept_off=off)
 
 
 def _is_live(unit: Unit) -> bool:
-    """Whether a unit is not a bucket, and its policy judges present loads."""
+    """Whether a unit is not a bucket, and its policy uses current loads."""
     return not unit.is_bucket and PRESETS[unit.policy].at_once
 
 
@@ -632,7 +631,7 @@ def _judged(load: Load, spread_bps: float, excluded: bool, unit: Unit) -> Unit:
 
 
 def _parts(uplink: Uplink, summed: Load) -> tuple[float, float]:
-    """Return the shares (tx, rx) of `summed`, its units' apparent load, that an uplink carries."""
+    """Return the shares (tx, rx) of its units' apparent load (`summed`) that an uplink carries."""
     load, full_bps = uplink.load, FULL_RATIO * uplink.capacity_bps
     tx = _at_most(load.tx_bps, summed.tx_bps, full_bps)
     return tx, _at_most(load.rx_bps, summed.rx_bps, full_bps)
@@ -647,7 +646,7 @@ def _at_most(carried_bps: float, seems_bps: float, full_bps: float = math.inf) -
 
 
 def _factor(carried_bps: float, others_bps: float, seems_bps: float, full_bps: float) -> float:
-    """Return the factor from the apparent load of late units to the real one; 1 if unknown."""
+    """Return the factor that corrects the apparent load of late units; 1 if it is unknown."""
     if carried_bps >= full_bps or not seems_bps:
         return 1.0
     factor = max(0.0, carried_bps - others_bps) / seems_bps
@@ -655,13 +654,13 @@ def _factor(carried_bps: float, others_bps: float, seems_bps: float, full_bps: f
 
 
 def _scaled(unit: Unit, tx: float, rx: float) -> Unit:
-    """Scale the load of a unit, except for traffic that it sends through buckets."""
+    """Return a unit with a scaled load. Traffic that it sends through buckets is not scaled."""
     load = Load(unit.load.tx_bps * (1.0 if unit.spread else tx), unit.load.rx_bps * rx)
     return unit.as_judged(load, unit.spread_bps, unit.excluded)
 
 
 def _apart(unit: Unit) -> Unit:
-    """Exclude traffic that a VM port sends through buckets, because it moves with the buckets."""
+    """Return a unit without the traffic that it sends through buckets, which moves with buckets."""
     if not unit.spread:
         return unit
     return replace(unit, load=unit.own_load, spread_bps=unit.load.tx_bps)

@@ -1,10 +1,10 @@
-"""The share of a VM port's present traffic that crosses uplinks.
+"""The share of a VM port's current traffic that crosses uplinks.
 
 Port counters are live, and flow counters are up to half a second late. So the port's counters give
-the present load of a VM port. The share of it that crosses uplinks is the ratio of the bytes that
-the VM port's flows and the port have counted recently. The port's bytes are taken up to the reading
-before the last, because flows have counted all of these, too. So rising traffic is not mistaken for
-traffic that stays on this host.
+the current load of a VM port. The share that crosses uplinks is the recent bytes in the VM port's
+flow counters divided by the recent bytes in the port counters. Port bytes count only up to the
+reading before the last, because flow counters already include all of these. So rising traffic is
+not mistaken for traffic that stays on this host.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEAST_READINGS = 3
 # At least this share means that all traffic crosses uplinks. Flows are counted half a second apart,
 # so the measured share is not exact.
 WHOLE_RATIO = 0.8
-# If the port carried less than this share of its present load before, the share is not known.
+# If the port carried less than this share of its current load before, the share is not known.
 TELLING_RATIO = 0.1
 
 
@@ -61,7 +61,7 @@ class UplinkShare:
         return more_bytes(flows, flows_now) >= WHOLE_RATIO * more_bytes(port, port_now)
 
     def share_of(self, load: Load) -> Load:
-        """Return the part of the port's present load that crosses uplinks.
+        """Return the part of the port's current load that crosses uplinks.
 
         It is zero until there are `LEAST_READINGS`.
         """

@@ -1,4 +1,4 @@
-"""`ovs-lbt replay TRACE --policy P`: compares policies with recorded traffic, and prints a table."""
+"""`ovs-lbt replay TRACE --policy P`: compares policies on recorded traffic, and prints a table."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         add(name, metavar=metavar, help=help, type=parse, default=default)
 
     add("trace", metavar="TRACE", type=Path, nargs="?", help="a .csv or .csv.gz file")
-    option("--prometheus", "URL", "read metrics from Prometheus, instead of TRACE")
+    option("--prometheus", "URL", "read metrics from Prometheus instead of TRACE")
     option("--bridge", "B", "read the metrics of bridge B from all hosts")
     since = "the time span to read, until now (%(default)s)"
     option("--since", "7d", since, duration_s, "7d")
@@ -92,11 +92,11 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         choices=[*PRESETS, *installed_policies()],
-        help="a teaming policy, also from an installed package; repeat the option to compare policies",
+        help="a teaming policy, built in or from an installed package; repeat to compare policies",
     )
     option("--uplinks", "N", "the number of uplinks of each host (2)", _whole(2, MAX_UPLINKS), 2)
     flows = (
-        "the number of connections of a VM port; the k-th has 1/k of the first one's traffic (32)"
+        "the number of connections per VM port; the k-th has 1/k of the first one's traffic (32)"
     )
     option("--flows", "N", flows, _whole(1, 100_000), Mix().flows)
     option("--seed", "N", "the seed for the hashes of connections (0)", _whole(0, 2**31), 0)
@@ -106,11 +106,11 @@ def _parser() -> argparse.ArgumentParser:
         type=_setting,
         action="append",
         default=[],
-        help=f"a setting of the bridges: {', '.join(SETTINGS)}",
+        help=f"use this bridge setting in the replay; keys: {', '.join(SETTINGS)}",
     )
-    option("--out", "DIR", "save plots of the traffic above capacity over time in DIR", Path)
+    option("--out", "DIR", "save plots of the excess traffic over time to directory DIR", Path)
     add("--json", action="store_true", help="print JSON")
-    processes = "the number of processes (default: two for each core)"
+    processes = "the number of processes (default: two per core)"
     option("--processes", "N", processes, _whole(1, 1024))
     return parser
 
@@ -155,7 +155,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _table(found: dict[str, Figures], hosts: list[HostTrace], how: Options) -> list[str]:
-    """The lines of the result: a header, a row for each policy, and explanations."""
+    """Return the lines of the result: a header, a row for each policy, and explanations."""
     threshold = BRIDGE_KEYS["threshold"]
     threshold_ratio = threshold.parse(how.settings.get("threshold", str(threshold.default)))
     ports = sum(len(host.ports) for host in hosts)
@@ -185,7 +185,7 @@ def _row(policy: str, figures: Figures) -> str:
 
 
 def _over_time(figures: Figures) -> list[tuple[float, float, float]]:
-    """For each sample, its start and the excess ratios for transmit and receive, by time."""
+    """Return each sample's start and excess ratios for transmit and receive, sorted by time."""
     return [(start_s, *volume.excess_ratios) for start_s, volume in sorted(figures.by_time.items())]
 
 

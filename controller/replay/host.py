@@ -1,9 +1,9 @@
-"""Replays one host's recorded traffic under one policy: the engine with a simulated switch.
+"""Replays one host's recorded traffic with one policy: runs the engine with a simulated switch.
 
 Time jumps from one event to the next. Polls at which the engine would not decide anything are
 skipped. The traffic of the skipped time counts in the figures, but the switch's clocks and counters
-do not advance. So every window has exactly the same contents as without the jump, and no decision
-changes, not even a tie. A sample during which a policy that acts immediately would move nothing,
+do not advance. So every window has exactly the same contents as without the jump, and all decisions
+are exactly the same. A sample during which a policy that acts immediately would move nothing,
 according to the loads in the trace, is replayed without any poll ("passes by").
 """
 
@@ -203,7 +203,7 @@ class Host:
         aligned = polls - (since + polls + 1) % in_round
         while aligned > 0 and aligned % self._whole_polls:
             aligned -= in_round
-        # Otherwise the means would lack a reading.
+        # With any other number of skipped polls, the means would lack a reading.
         if aligned > 0 and aligned >= of_ports and not aligned % in_round:
             self._pass(aligned)
             ticks = aligned * round(1000 * interval_s) * TICKS_PER_S // 1000
@@ -292,7 +292,7 @@ class Host:
         return skipping.stays_calm(self._resting, self._measured(now), self._measured(before))
 
     def _is_calm(self, offered: Loads) -> bool:
-        """Whether the engine moves nothing, regardless of how VM ports share each uplink's load."""
+        """Whether the engine moves nothing, however the VM ports divide each uplink's load."""
         if not offered:
             return True
         carried, more = self.switch.carried(offered), 1.0 + ROUNDING_RATIO
@@ -303,7 +303,7 @@ class Host:
         )
         team = Snapshot(uplinks, (), team_view.config.threshold_ratio)
         judges = [PRESETS[policy].is_calm for policy in team_view.config.rebalancing]
-        # Policies without a judge decide by the loads of units.
+        # Policies without `is_calm` base decisions on the loads of units.
         return all(judge is not None and judge(team) for judge in judges)
 
     def _happen(self) -> None:
@@ -380,7 +380,7 @@ class Host:
             )
 
     def _reckon(self) -> None:
-        """Compute the present loads of uplinks and the optimality ratio of the placement."""
+        """Compute the current loads of uplinks and the optimality ratio of the placement."""
         switch, capacity_bps = self.switch, self.trace.capacity_bps
         self._uplinks = [
             Uplink(name, OfPort(ofport), capacity_bps, load=Load(*switch.uplink_bps[ofport]))

@@ -54,7 +54,7 @@ def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
                 loads[port] = (load[0], load[1])
     found = [hosts[name] for name in sorted(hosts) if hosts[name].samples]
     if not found:
-        raise BadTrace(f"{url} has no samples for bridge {bridge} and its uplinks in this time")
+        raise BadTrace(f"{url} has no samples for bridge {bridge} and its uplinks in that time")
     for host in found:
         # A gap in the recording ends the sample before it.
         last_s = max(host.samples)

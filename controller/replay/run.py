@@ -1,4 +1,4 @@
-"""Replays all hosts of a trace under all policies, in several processes.
+"""Replays all hosts of a trace with all policies, in several processes.
 
 A policy may be from another package, which provides a `Preset` in the entry-point group
 `ovs_lbt.policies`. The service does not load such policies.
@@ -34,7 +34,7 @@ _passed: Any = None
 
 
 def installed_policies() -> list[str]:
-    """The names of policies from other packages, without names of ovs-lbt policies. None is loaded."""
+    """Return the names of other packages' policies, except ovs-lbt's own. Loads no policy."""
     return sorted({entry.name for entry in entry_points(group=GROUP)} - PRESETS.keys())
 
 

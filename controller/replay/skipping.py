@@ -31,7 +31,7 @@ from policies.presets import PRESETS
 ON_TIME_RATIO = 1e-6
 # A rate is computed from this many readings.
 READINGS = 2
-# How long loads affect a policy that acts immediately: the time of peaks, and some polls.
+# How long loads affect a policy that acts immediately: while they count as peaks, and some polls.
 REMEMBERED_S = PEAK_S + 5.0
 
 
@@ -45,20 +45,20 @@ class Readings:
     _buckets_repeat: bool | None = None
 
     def note(self, buckets: bool, now_s: float) -> None:
-        """Record that port counters are read at `now_s`, and with `buckets` those of buckets, too."""
+        """Record that port counters, and bucket counters if `buckets`, are read at `now_s`."""
         self.ports_s.append(now_s)
         if buckets:
             self.buckets_s.append(now_s)
             self._buckets_repeat = None
 
     def show_ports(self, steady_s: float) -> bool:
-        """Whether measured port loads are only of the time since `steady_s`."""
+        """Whether measured port loads cover only the time since `steady_s`."""
         if len(self.ports_s) < READINGS or self.ports_s[0] < steady_s:
             return False
         return all(b - a >= LATEST_S for a, b in pairwise(self.ports_s))
 
     def show_buckets(self, steady_s: float) -> bool:
-        """Whether measured bucket loads are only of the time since `steady_s`."""
+        """Whether measured bucket loads cover only the time since `steady_s`."""
         return len(self.buckets_s) == READINGS and self.buckets_s[0] >= steady_s
 
     def buckets_repeat(self, loads: Loads) -> bool:
@@ -101,9 +101,9 @@ def quiet_until_s(
 ) -> float:
     """Return the time until which no decision differs from the last one, if loads do not change.
 
-    `at_once`: the policy of all VM ports acts immediately. `steady_s`: the start of the present loads.
-    Returns `now_s` if the next decision may differ, as while a policy pauses or loads from before
-    `steady_s` still count; infinity if no decision will differ.
+    `at_once`: the policy of all VM ports acts immediately. `steady_s`: the start of the current loads.
+    Returns `now_s` if the next decision may differ, for example while a policy pauses or loads from
+    before `steady_s` still count; infinity if no decision will differ.
     """
     scheduler = bridge.scheduler
     last_s = scheduler.last_s
@@ -134,7 +134,7 @@ def quiet_until_s(
 
 
 def at_rest(bridge: Bridge) -> Snapshot:
-    """Return the team of a bridge without loads."""
+    """Return a bridge's team with all loads set to zero."""
     team_view = bridge.placing.team_view
     uplinks = tuple(uplink.carrying(IDLE) for uplink in team_view.uplinks())
     units = tuple(unit.as_judged(IDLE, 0.0, unit.excluded) for unit in team_view.loaded())
@@ -144,8 +144,8 @@ def at_rest(bridge: Bridge) -> Snapshot:
 def stays_calm(team: Snapshot, loads: Mapping[str, Load], before: Mapping[str, Load]) -> bool:
     """Whether a policy that acts immediately moves nothing when units begin to carry `loads`.
 
-    `team`: the team without loads. `loads`: as measured, by unit name. `before`: the previous loads,
-    which lasted so long that earlier loads do not count.
+    `team`: the team without loads. `loads`: measured loads, by unit name. `before`: the previous
+    loads, which lasted so long that earlier loads do not count.
     """
     now = _carrying(team, loads)
     if gain.worst_ratio(now.uplinks) >= FULL_RATIO:
@@ -164,36 +164,36 @@ def _carrying(team: Snapshot, loads: Mapping[str, Load]) -> Snapshot:
 
 
 def polled_s(bridge: Bridge) -> float:
-    """The time when the last poll was due. Readings between polls do not count."""
+    """Return the time when the last poll was due. Readings between polls do not count."""
     return bridge.polling.poll_due_s - bridge.config.poll_interval_s
 
 
 def reading_s(bridge: Bridge) -> float:
-    """The time from which a poll also reads counters of flows, not only those of ports."""
+    """Return the time from which a poll reads counters of flows, not only those of ports."""
     buckets_too = bridge.placing.hashed or bool(bridge.address_units.by_name)
     return bridge.polling.reading_s(bridge.config.poll_interval_s, buckets_too)
 
 
 def polls_before(at_s: float, polled_s: float, interval_s: float) -> int:
-    """The number of polls that are due after the last poll at `polled_s` and before `at_s`."""
+    """Return the number of polls due after the last poll at `polled_s` and before `at_s`."""
     return math.ceil((at_s - polled_s) / interval_s - ON_TIME_RATIO) - 1
 
 
 def round_polls(interval_s: float, buckets: bool) -> int:
-    """The number of polls until all counters have been read (a round). `buckets`: also of buckets."""
+    """Return how many polls it takes to read all counters (a round), with `buckets` of buckets."""
     after_s = BUCKETS_INTERVAL_S - ON_TIME_S if buckets else UNITS_INTERVAL_S - interval_s / 2
     return max(1, math.ceil(after_s / interval_s - ROUNDING_S))
 
 
 def round_s(team_view: TeamView) -> float:
-    """The time until all counters have been read, in seconds. Not every poll reads flow counters."""
+    """Return the time, in seconds, in which all counters are read. Not every poll reads flows."""
     poll_s = team_view.config.poll_interval_s
     hashed = buckets.are_judged(team_view.config, team_view.split)
     return poll_s * round_polls(poll_s, hashed)
 
 
 def remembered_s(team_view: TeamView) -> float:
-    """The time, in seconds, for which a load change can affect decisions, plus one poll after it."""
+    """Return for how many seconds a load change can affect decisions, including one more round."""
     longest_s = max(
         (_remembered_s(team_view, p) for p in team_view.config.rebalancing), default=0.0
     )
@@ -201,7 +201,7 @@ def remembered_s(team_view: TeamView) -> float:
 
 
 def _remembered_s(team_view: TeamView, policy: str) -> float:
-    """The time, in seconds, for which a load change affects a policy if polls are on time."""
+    """Return for how many seconds a load change affects a policy if polls are on time."""
     after_s = round_s(team_view)
     if PRESETS[policy].at_once:
         return 2 * after_s

@@ -1,4 +1,4 @@
-"""A simulated bridge for `replay`: forwards as the installed team, and counts traffic.
+"""A simulated bridge for `replay`: forwards like the installed team, and counts traffic.
 
 Counters count all offered traffic, including the part that exceeds an uplink's capacity. They are
 exact, so that constant loads give constant rates: the clock ticks 1024 times a second, and a counter
@@ -46,7 +46,7 @@ class Mix:
     seed: int = 0
 
     def shares(self) -> list[float]:
-        """The share of each connection in a VM port's traffic; the sum is 1."""
+        """Return the share of each connection in a VM port's traffic; the sum is 1."""
         weights = [1 / rank for rank in range(1, self.flows + 1)]
         return [weight / sum(weights) for weight in weights]
 
@@ -75,10 +75,10 @@ def in_buckets(
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The uplinks of a VM port's sent traffic: its home uplink, or those of a hash's buckets.
+    """The uplinks on which a VM port sends: its home uplink, or the uplinks of a hash's buckets.
 
-    `number`: of the hash. `buckets`: shares by bucket; empty if all traffic uses `home`. `by_address`:
-    upstream switches know the VM port's address on the uplink of its only bucket.
+    `number`: the hash's number. `buckets`: shares by bucket; empty if all traffic uses `home`.
+    `by_address`: upstream switches learn the port's address on the uplink of its only bucket.
     """
 
     home: int
@@ -91,8 +91,8 @@ class Route:
 class Counters(Generic[Key]):
     """Counters of sent and received traffic, with a clock.
 
-    `rates`: bytes per second, by key. `age`, `at`: the time that they have counted, and the time up to which
-    they have counted or stood still, in ticks. Totals are in bytes per `TICKS_PER_S`.
+    `rates`: bytes per second, by key. `age`: the number of ticks that were counted. `at`: the tick
+    up to which counters have counted or been paused. Totals are in bytes per `TICKS_PER_S`.
     """
 
     rates: dict[Key, tuple[int, int]] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Counters(Generic[Key]):
         return self.age / TICKS_PER_S, sent / TICKS_PER_S, received / TICKS_PER_S
 
     def stand_still(self, until_s: float, ticks: int | None = None) -> None:
-        """Do not count from the last reading or change of loads until `until_s`, or for `ticks` ticks."""
+        """Pause counting from the last reading or load change until `until_s`, or for `ticks`."""
         at = _ticks(until_s)
         self.at = at if ticks is None else min(at, self.at + ticks)
 
@@ -136,7 +136,7 @@ class Switch:
         self.port_bps: Loads = {}
         # The time since which the rates of all counters have been the same.
         self.steady_s = 0.0
-        # Those of ports and of VM ports' flows, and those of buckets.
+        # The counters of ports and VM ports' flows, and the counters of buckets.
         self.counters, self.bucket_counters = Counters[int](), Counters[tuple[int, int]]()
         self._mix = mix
 
@@ -170,7 +170,7 @@ class Switch:
         ]
 
     def commit(self, team: Team, now_s: float) -> None:
-        """Forward as the pipeline of `team` from now on. All its links are up."""
+        """Forward like the pipeline of `team` from now on. All links are up."""
         self.routes = {p.ofport: self._route(p, team) for p in team.vm_ports if p.order}
         self.bucket_uplinks = {
             (hashed.number, bucket): order[0]
@@ -210,7 +210,7 @@ class Switch:
             self.steady_s = now_s
 
     def carried(self, port_bps: Loads) -> dict[int, list[float]]:
-        """The traffic that uplinks would carry if VM ports offered `port_bps`: (sent, received)."""
+        """Return the (sent, received) loads of uplinks if VM ports offered `port_bps`, in bit/s."""
         return self._by_uplink(port_bps, self._in_buckets(port_bps))
 
     def _by_uplink(
@@ -236,7 +236,7 @@ class Switch:
         return found
 
     def seen_at(self) -> dict[int, int]:
-        """The uplink on which upstream switches have learned each VM port's address."""
+        """Return the uplink on which upstream switches have learned each VM port's address."""
         at = {ofport: route.home for ofport, route in self.routes.items()}
         for ofport, route in self.routes.items():
             for bucket in route.buckets if route.by_address else ():
@@ -249,5 +249,5 @@ def _ticks(at_s: float) -> int:
 
 
 def mac_of(ofport: int) -> str:
-    """The MAC address of the VM behind a VM port."""
+    """Return the MAC address of the VM behind a VM port."""
     return f"52:54:00:00:{ofport >> 8:02x}:{ofport & 0xFF:02x}"

@@ -29,7 +29,7 @@ _MOST = {"time_s": LAST_S, "tx_bps": MOST_BPS, "rx_bps": MOST_BPS, "uplink_capac
 
 
 class BadTrace(Exception):
-    """A file is not a trace. The text has the line, the problem and the expected content."""
+    """The error for a file that is not a trace. Contains the line, the problem and the fix."""
 
     def __str__(self) -> str:
         return one_line(super().__str__())
@@ -52,7 +52,7 @@ class HostTrace:
         return sorted({port for loads in self.samples.values() for port in loads})
 
     def intervals(self) -> list[tuple[float, float, dict[str, tuple[float, float]]]]:
-        """Return (start, end, rates) of each sample. The last has the duration of the previous one."""
+        """Return (start, end, rates) of each sample. The last is as long as the one before it."""
         starts = list(self.samples)
         last_s = starts[-1] - starts[-2] if len(starts) > 1 else ONLY_SAMPLE_S
         ends = [*starts[1:], starts[-1] + last_s]

@@ -1,4 +1,4 @@
-"""`adaptive`: few moves that make the worst utilization of a team as low as possible.
+"""`adaptive`: plans few moves that make the worst utilization of a team as low as possible.
 
 The utilization of an uplink is that of its busier direction, as a share of its own capacity. The
 planner works in three stages:
@@ -91,7 +91,7 @@ def plan(snapshot: Snapshot, enough_ratio: float = 0.0, price_ratio: float = 0.0
 
 
 def verdict(snapshot: Snapshot, unit: str, planned: Plan | None = None) -> Verdict:
-    """Return why a unit of the snapshot does or does not move. `planned`: the plan in effect."""
+    """Return why a unit of the snapshot does or does not move. `planned`: the plan, if known."""
     asked = next(u for u in snapshot.units if u.name == unit)
     serving = failover.in_service(snapshot.uplinks)
     uplink = next((u for u in serving if u.name == asked.uplink), None)
@@ -198,7 +198,7 @@ class _Team:
         return [(unit,) for unit in movable if unit.rules.affinity is None] + whole
 
     def _held(self) -> _Used:
-        """Return the loads of uplinks without the items; at least 0, as counters differ in time."""
+        """Return the loads of uplinks without the items; at least 0, despite lagging counters."""
         rest = ([u.load.tx_bps for u in self.uplinks], [u.load.rx_bps for u in self.uplinks])
         for sizes, left in zip(self._sizes, rest, strict=True):
             for size, home in zip(sizes, self._homes, strict=True):
@@ -214,10 +214,10 @@ class _Team:
 
     @property
     def bound_ratio(self) -> float:
-        """A lower bound of the worst utilization over all placements.
+        """A lower bound on the worst utilization in any placement.
 
-        The largest of three: all load divided like a fluid, the largest item alone on the fastest
-        uplink, and the load that cannot move.
+        The largest utilization in three cases: all load is divided like a fluid, the largest item
+        is alone on the fastest uplink, or uplinks carry only the load that cannot move.
         """
         largest = max(max(sizes) for sizes in self._sizes) / max(self._caps)
         held = max(
@@ -254,8 +254,8 @@ class _Team:
     def _drain(self, fullest: int, emptiest: int, bound_ratio: float) -> bool:
         """Move the largest item if it is below half of the surplus. Return whether it was moved.
 
-        The surplus is the load that has to leave the uplink. While it is large, no careful choice
-        is needed, which saves time with many small units.
+        The surplus is the load that has to leave the uplink. While the surplus is large, no careful
+        choice is needed, which saves time with many small units.
         """
         direction = 0 if self._bps[0][fullest] >= self._bps[1][fullest] else 1
         entries = self._by_size[direction][fullest]
@@ -333,13 +333,13 @@ class _Team:
                         yield _Step(target, ratio, item, back)
 
     def _wanted_bps(self, source: int, target: int, direction: int) -> float:
-        """Return the load to move so that both uplinks are equally full in that direction."""
+        """Return the load to move so that both uplinks are equally full in this `direction`."""
         used, caps = self._bps[direction], self._caps
         surplus = used[source] * caps[target] - used[target] * caps[source]
         return surplus / (caps[source] + caps[target])
 
     def _near(self, uplink: int, direction: int, size_bps: float) -> list[int]:
-        """Return items on the uplink with about this size."""
+        """Return the items on an uplink whose size is about `size_bps`."""
         entries = self._by_size[direction][uplink]
         i = bisect_left(entries, size_bps, key=self._sizes[direction].__getitem__)
         return entries[max(0, i - NEIGHBOURS) : i + NEIGHBOURS]
@@ -354,7 +354,7 @@ class _Team:
         return worst
 
     def _permits(self, item: int, target: int, along: int | None = None) -> bool:
-        """Whether rules and reservations permit the move, while `along` moves the other way."""
+        """Whether rules and reservations permit the move while item `along` moves back."""
         if not self._ruled[item]:
             return True
         moved = self.items[item]
@@ -434,10 +434,10 @@ class _Team:
     def _packed(
         self, chosen: Sequence[int], held: _Used, level: float | None = None
     ) -> list[int] | None:
-        """Place items, the largest first, each on the uplink that is emptiest with it.
+        """Place items, the largest first, each on the uplink that is emptiest after it is added.
 
-        With a `level`, fill uplinks up to it; None if an item does not fit. An item then stays if it
-        fits. Otherwise it moves to the uplink with the least room left after it (best fit).
+        With a `level`, no uplink is filled above `level`: an item stays if it fits, or moves to the
+        uplink that then has the least room left (best fit). None: an item fits on no uplink.
         """
         used, at = (held[0].copy(), held[1].copy()), self._homes.copy()
         caps, uplinks = self._caps, range(len(self.uplinks))
@@ -505,7 +505,7 @@ class _Team:
     # ---- the result -----------------------------------------------------------------------
 
     def leave_out(self, found_ratio: float, price_ratio: float) -> None:
-        """Put back items whose moves gain less than `price_ratio`, smallest first."""
+        """Move items back if their moves gain less than `price_ratio`, smallest first."""
         moved = [i for i, home in enumerate(self._homes) if self.at[i] != home]
         moved.sort(key=lambda i: (max(self._sizes[0][i], self._sizes[1][i]), i))
         most_ratio = found_ratio * (1.0 + max(LEAST_STEP_RATIO, LEFT_OUT_RATIO * bool(price_ratio)))

@@ -49,7 +49,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether no unit is moved, whatever units carry. This also holds for means of such loads."""
+    """Whether no unit is moved, whatever the units' loads are. Also true of means of such loads."""
     return rest(snapshot).why is not WhyAtRest.NO_GAIN
 
 

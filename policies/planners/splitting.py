@@ -108,9 +108,9 @@ class _Level:
 
 
 def _divided(snapshot: Snapshot, worst_ratio: float) -> _Division | None:
-    """Return the fewest VM ports to split, each the busiest of the fullest uplink; None if useless.
+    """Return the fewest VM ports to split that help enough; None if no split does.
 
-    `worst_ratio`: the worst utilization without a split.
+    Each is the busiest VM port on the fullest uplink. `worst_ratio`: the worst without a split.
     """
     uplinks = failover.in_service(snapshot.uplinks)
     if len(uplinks) < 2 or worst_ratio <= HIGH_RATIO:

@@ -75,7 +75,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether no unit is moved, whatever units carry. This also holds for means of such loads."""
+    """Whether no unit is moved, whatever the units' loads are. Also true of means of such loads."""
     return not any(_is_saturated(uplink, snapshot) for uplink in snapshot.uplinks)
 
 
@@ -84,7 +84,7 @@ def _is_saturated(uplink: Uplink, snapshot: Snapshot) -> bool:
 
 
 def _relief(uplink: Uplink, snapshot: Snapshot) -> tuple[Move, ...]:
-    """Return the move of the busiest movable unit that fits on another uplink, to the best one."""
+    """Return the moves of the busiest group that fits on another uplink, to the best one."""
     unaccounted = _unaccounted(uplink, snapshot)
     for group in _busiest_first(uplink, snapshot):
         if target := _best_target(group, _late(group, unaccounted), uplink, snapshot):
@@ -95,7 +95,7 @@ def _relief(uplink: Uplink, snapshot: Snapshot) -> tuple[Move, ...]:
 
 
 def _best_target(group: Group, late: Load, uplink: Uplink, snapshot: Snapshot) -> Uplink | None:
-    """Return the uplink that is emptiest with the units, if one stays within the threshold."""
+    """Return the uplink within the threshold that is emptiest after the units are added, if any."""
     able = _able(group, uplink, snapshot)
     fitting = [
         u
@@ -127,7 +127,7 @@ def _able(group: Group, uplink: Uplink, snapshot: Snapshot) -> list[Uplink]:
 
 
 def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Group]:
-    """Return movable units with load in saturated directions of the uplink, busier one first."""
+    """Return movable groups that load a saturated direction of the uplink, the busiest first."""
     units = [u for u in snapshot.units if u.uplink == uplink.name and u.movable]
     groups = dict.fromkeys(_together(unit, snapshot) for unit in units)
     busiest: list[Group] = []

@@ -334,7 +334,7 @@ CHANGES: dict[str, tuple[Callable[[World], object] | str, tuple[str, ...]]] = {
     ),
     "tagged": (tagged, ("vnet0: removed or without an uplink",)),
     "too late": (lambda here: offer(here, (0.0,)).run_for(KEPT_S + 1), ("plan: 301 s", "300 s")),
-    "load gone": (lambda here: offer(here, (0.0,)).run_for(20), ("loads: ", "worst uplink", "%")),
+    "load gone": (lambda here: offer(here, (0.0,)).run_for(20), ("loads: ", "utilization is", "%")),
     "grows": (lambda here: offer(here, (30e9,)).run_for(20), ("loads: eth2", "%")),
     "reconnected": (
         lambda here: here.disconnect().run_for(1).connect().run_for(2),

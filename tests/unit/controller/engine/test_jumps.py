@@ -81,4 +81,4 @@ def test_the_history_tells_what_a_move_was_decided_by() -> None:
     placed = [int(uplink.removeprefix("eth")) - 1 for uplink in at]
     expected = jumps.worst_ratio(jump.capacities_bps, peaks_bps, placed)
     assert after == pytest.approx(expected, abs=0.05)
-    assert "at its peak within 10 s" in entry.why
+    assert "at its peak in the last 10 s" in entry.why

@@ -262,7 +262,7 @@ def test_explain_lists_what_is_asked_for_and_what_is_not_so() -> None:
     rules, _, broken_rules = explained(here, "vnet0")["said"]["rules"].partition("broken: ")
     for name in ("eth1, eth2", "anti-affinity set web", "prefers eth2", "eth3"):
         assert name in rules
-    assert says(broken_rules, "prefer", "on eth1; it prefers eth2")
+    assert says(broken_rules, "prefer", "on eth1, although eth2 is preferred")
 
 
 def test_a_set_that_is_too_large_is_spread_evenly_and_shown_as_broken() -> None:
