@@ -14,8 +14,8 @@ class Classifier(StrEnum):
     `VM_PORT`: all frames of a VM port. `SOURCE_MAC`: frames with the same source address.
     `SOURCE_MAC_VLAN`: frames with the same source address and VLAN, as in Open vSwitch's
     balance-slb. `IP_PAIR`: frames between two IP addresses, as in VMware's IP hash. `TRANSPORT`:
-    frames of one connection; without ports, frames between two IP addresses; without those, frames
-    between two MAC addresses.
+    frames of one connection; if frames have no ports, frames between two IP addresses; if they have
+    no IP addresses, frames between two MAC addresses.
     """
 
     VM_PORT = "vm-port"
@@ -26,7 +26,7 @@ class Classifier(StrEnum):
 
     @property
     def hashed(self) -> bool:
-        """Whether its units are buckets, which all VM ports of a team share."""
+        """Whether the units are buckets, which all VM ports of a team share."""
         return self is not Classifier.VM_PORT
 
     @property

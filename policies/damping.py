@@ -29,9 +29,9 @@ CORRECTED_WITHIN_S = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The time of a unit's move. `step`: its number among moves because of load; 0 for other moves.
+    """The time of a unit's move. `step`: the cooldown step after it; 0: not moved because of load.
 
-    `provisional`: it may be corrected.
+    `provisional`: the move may be corrected.
     """
 
     at_s: float
@@ -39,7 +39,7 @@ class Moved:
     provisional: bool = False
 
     def is_open(self, now_s: float) -> bool:
-        """Whether it may still be corrected."""
+        """Whether the move may still be corrected."""
         return self.provisional and now_s - self.at_s < CORRECTED_WITHIN_S
 
 
@@ -49,7 +49,7 @@ class Damping:
 
     longest_cooldown_s: float = LONGEST_COOLDOWN_S
     _moves: dict[str, tuple[Moved, ...]] = field(default_factory=dict)
-    # The units in cooldown, and the start and end of the time for which this is so; None: not known.
+    # The units in cooldown, and from when until when this is valid; None: not computed.
     _cooling: tuple[frozenset[str], float, float] | None = field(default=None, compare=False)
 
     def note(

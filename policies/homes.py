@@ -102,9 +102,9 @@ def order(
 ) -> tuple[Uplink, ...]:
     """Return all uplinks that a unit may use, in its failover order.
 
-    They are ordered by role, with the home first, then by the unit's preferences, then by the
-    number of members of its anti-affinity set on them (`taken`), then by its policy. Members of an
-    affinity set have the same order.
+    The uplinks are ordered by role, with the home first, then by the unit's preferences, then by
+    how many members of its anti-affinity set are on each uplink (`taken`), then by its policy.
+    Members of an affinity set have the same order.
     """
     known_by = unit.name if unit.rules.affinity is None else f"affinity {unit.rules.affinity}"
 

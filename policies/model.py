@@ -14,11 +14,11 @@ OfPort = NewType("OfPort", int)
 OFPORT_LOCAL = 0xFFFE
 OFPORT_MAX = 0xFF00
 
-# The most uplinks of a team: the ids of delivery groups have room for this many.
+# The most uplinks of a team: the IDs of delivery groups have room for this many.
 MAX_UPLINKS = 64
 
-# The most of a capacity that can be reserved. With more, the device would have to send more than it
-# can.
+# The largest share of a capacity that can be reserved. With more, the device would have to send
+# faster than it can.
 RESERVABLE_RATIO = 0.95
 # The tolerance for sums of reservations.
 EVEN_BPS = 0.001
@@ -98,10 +98,10 @@ def can_promise(more_bps: float, promised_bps: float, capacity_bps: float) -> bo
 
 @value(frozen=True, slots=True)
 class Uplink:
-    """A member of the team. `usable`: it carries traffic now (link up, failback delay over).
+    """A member of the team. `usable`: whether it carries traffic (link up, failback delay over).
 
-    `waiting`: its link is up again, but it carries nothing until its failback delay is over.
-    `reserved_bps`: the part of its capacity that is reserved for units bound to it.
+    `waiting`: its link is up again, but the uplink carries nothing until the failback delay ends.
+    `reserved_bps`: the part of the capacity that is reserved for units bound to the uplink.
     """
 
     name: str
@@ -115,11 +115,11 @@ class Uplink:
 
     @property
     def room_bps(self) -> float:
-        """The total rate that can be reserved on it."""
+        """The total rate that can be reserved on the uplink."""
         return room_bps(self.capacity_bps)
 
     def has_room_for(self, units: Iterable[Unit]) -> bool:
-        """Whether it has room for the reservations of these units, which are on other uplinks."""
+        """Whether the uplink has room for the reservations of units on other uplinks (`units`)."""
         more_bps = sum(unit.rules.reserve_bps for unit in units)
         return can_promise(more_bps, self.reserved_bps, self.capacity_bps)
 
@@ -143,36 +143,36 @@ class Uplink:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """An operator's rules for the place of a unit."""
+    """An operator's rules for the uplink of a unit."""
 
-    # The uplink that it uses while that is in service.
+    # The uplink that the unit uses while this uplink is in service.
     pin: str | None = None
     # Whether an operator limited the uplinks that the unit may use. While none of these uplinks
     # carries traffic, the unit is bound to no uplink.
     confined: bool = False
-    # The uplinks that it should use, the best first; and those that it should not use.
+    # The uplinks that the unit should use, the best first; and those that it should not use.
     prefer: tuple[str, ...] = ()
     avoid: frozenset[str] = frozenset()
     # The set whose members should share an uplink.
     affinity: str | None = None
     # The set whose members should each use a different uplink.
     anti_affinity: str | None = None
-    # The rate reserved for it on its uplink; 0: none.
+    # The rate reserved for the unit on its uplink, in bit/s; 0: none.
     reserve_bps: float = 0.0
 
     @property
     def in_set(self) -> bool:
-        """Whether the places of other units matter for it."""
+        """Whether the unit is in a set, so that the uplinks of other units matter."""
         return self.affinity is not None or self.anti_affinity is not None
 
     @property
     def ruled(self) -> bool:
-        """Whether there are uplinks that it should use or should not use."""
+        """Whether there are uplinks that the unit should use or should not use."""
         return self.in_set or bool(self.prefer or self.avoid)
 
     @property
     def unsplittable(self) -> bool:
-        """Whether a rule determines its uplink, so that its traffic must not be spread."""
+        """Whether a rule determines the unit's uplink, so that its traffic must not be spread."""
         return self.pin is not None or self.confined or self.ruled
 
 
@@ -235,7 +235,7 @@ class Unit:
 
     @property
     def movable(self) -> bool:
-        """Whether a policy may move it because of load. Failover may always move it."""
+        """Whether a policy may move the unit because of load. Failover may always move it."""
         return self.rules.pin is None and not self.excluded
 
 
@@ -257,8 +257,8 @@ class Snapshot:
 class Move:
     """A change of a unit's binding from `source` to `target`.
 
-    For a split or a merge, both are its home. `shares`: for a split, the share of its sent traffic
-    that each uplink gets.
+    For a split or a merge, both are the unit's home. `shares`: for a split, the share of the unit's
+    sent traffic that each uplink gets.
     """
 
     unit: str
@@ -289,7 +289,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The moves of a planner. `unrelieved`: uplinks above the threshold that no move helps.
+    """The moves of a planner. `unrelieved`: uplinks above the threshold that no move relieves.
 
     `mergeable`: the spread units that could be merged without harm.
     """

@@ -43,8 +43,8 @@ def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float
 def optimality_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
     """Return the worst utilization divided by the lowest one that any placement could reach.
 
-    1 is perfect, and the result without load. Counters of units and of uplinks are not read at the
-    same moment, so the bound is computed for the load that the uplinks carry.
+    1 is perfect, and also the result without load. Counters of units and of uplinks are not read at
+    the same moment, so the bound is computed for the load that the uplinks carry.
     """
     worst_ratio = max((uplink.utilization_ratio for uplink in uplinks), default=0.0)
     bound_ratio = min(worst_ratio, least_worst_ratio(uplinks, units))

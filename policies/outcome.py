@@ -67,7 +67,7 @@ def team_after(
 def with_loads(
     uplinks: Iterable[Uplink], units: Iterable[Unit], loads: Mapping[str, Load]
 ) -> tuple[Uplink, ...]:
-    """Return the uplinks as if their units had these loads (by name) on their current uplinks."""
+    """Return the uplinks as if the units on them had these loads (by unit name)."""
     uplinks = tuple(uplinks)
     carried = {uplink.name: uplink.load for uplink in uplinks}
     for unit in units:

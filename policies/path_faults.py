@@ -25,8 +25,8 @@ class PathFault:
     """A fault between uplinks.
 
     `uplinks`: the faulty uplink; if it is not known (`decided` False), all uplinks that may be faulty.
-    `vlan`: the VLAN that it concerns, 0 for untagged frames; None: all. `mtu`: the MTU whose frames are
-    lost.
+    `vlan`: the VLAN whose frames are lost, 0 for untagged frames; None: all VLANs. `mtu`: the MTU
+    that the lost frames fill.
     """
 
     kind: Fault

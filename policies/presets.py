@@ -28,7 +28,7 @@ class Limits:
     def violations(self, teaming: str, uplinks: Sequence[Uplink]) -> Iterator[tuple[str, str]]:
         """Yield the reasons why a team is not supported, each as the found and the supported value.
 
-        A capacity of 0 means that it is not known yet.
+        A capacity of 0 means that the capacity is not known yet.
         """
         if teaming not in self.teamings:
             yield f"teaming {teaming}", "teaming " + " or ".join(sorted(self.teamings))
@@ -101,7 +101,7 @@ class Preset:
 
     @property
     def rebalances(self) -> bool:
-        """Whether it moves anything because of load."""
+        """Whether the policy moves units because of load."""
         return self.rebalance is not static.stay
 
 

@@ -1,4 +1,4 @@
-"""The reasons why a policy moves a unit or not, and why it moves nothing in a team."""
+"""The reasons why a policy does or does not move a unit, and why it moves no units of a team."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from policies.model import Move
 class Standing(StrEnum):
     """The reason why a unit is, or is not, moved now.
 
-    `MOVES`: it is moved. `NEVER`: the policy moves no units of its kind because of load. `HELD`: a
-    rule prevents it. `OUT_OF_SERVICE`: its uplink carries nothing, so failover decides. `BELOW`:
-    its uplink is not above the threshold. `TOO_SMALL`: it carries too little of the load
-    that saturates its uplink. `NO_ROOM`: no other uplink has room for it. `NO_USE`: moving it does not
-    help the team. `LATER`: another unit is moved first.
+    `MOVES`: the unit is moved. `NEVER`: the policy moves no such units because of load. `HELD`: a
+    rule prevents the move. `OUT_OF_SERVICE`: the uplink carries nothing, so failover decides.
+    `BELOW`: the uplink is not above the threshold. `TOO_SMALL`: the unit carries too little of the
+    load that saturates the uplink. `NO_ROOM`: no other uplink has room for the unit. `NO_USE`: the
+    move would not help the team. `LATER`: another unit is moved first.
     """
 
     MOVES = "moves"
@@ -34,8 +34,8 @@ class Standing(StrEnum):
 class Verdict:
     """A policy's verdict on a unit.
 
-    `move`: the move of the unit itself or, for `LATER`, of the other unit. `expected_ratio`: the
-    utilization of each other uplink that it may use if it were moved there, by name.
+    `move`: the move of the unit itself or, for `LATER`, of the other unit. `expected_ratio`: for
+    each other uplink that the unit may use, by name, the utilization if the unit moved there.
     """
 
     standing: Standing
@@ -46,9 +46,9 @@ class Verdict:
 class WhyAtRest(StrEnum):
     """The reason why a policy moves nothing.
 
-    `NEVER`: it never moves because of load. `BELOW`: no uplink is above the threshold.
-    `UNRELIEVED`: an uplink is above it, and no move helps. `ALONE`: fewer than two uplinks are in
-    service. `EVEN`: the uplinks differ too little for a move. `NO_GAIN`: they differ, but no unit
+    `NEVER`: the policy never moves units because of load. `BELOW`: no uplink is above the
+    threshold. `UNRELIEVED`: one is, and no move helps. `ALONE`: fewer than two uplinks are in
+    service. `EVEN`: uplinks differ too little for a move. `NO_GAIN`: uplinks differ, but no unit
     has a size that helps. `NO_BETTER`: no moves would lower the worst utilization by enough.
     """
 

@@ -172,7 +172,7 @@ class DecisionLog:
             entry = Entry(Happened.PATH_FAULT, now_s, bridge, why, uplink=_only(fault))
             yield self._kept(entry)
         for fault in sorted(set(before) - set(after)):
-            why = f"{', '.join(fault.uplinks)}: {fault.short}: ended, or is no longer checked"
+            why = f"{', '.join(fault.uplinks)}: fault ({fault.short}) ended or is no longer checked"
             entry = Entry(Happened.PATH_MENDED, now_s, bridge, why, uplink=_only(fault))
             yield self._kept(entry)
 

@@ -110,7 +110,7 @@ class Scheduler:
     # When buckets last began to count other traffic, and the number of readings after that time.
     _recounted_s: float = -math.inf
     _readings: int = 0
-    # The latest plans for policies that act at once.
+    # The latest plans for policies that act immediately.
     _plans: RememberedPlans = field(default_factory=RememberedPlans)
 
     def begin_windows(self, now_s: float) -> None:

@@ -55,7 +55,7 @@ class Filling:
     full_s: float | None = None
     high_s: float | None = None
     steady: bool = True
-    # When loads were last seen to change, and when loads with late counters were.
+    # When loads were last found to change; and when loads with late counters were.
     _changed_s: float = -math.inf
     late_changed_s: float = -math.inf
     _fast_s: float | None = None

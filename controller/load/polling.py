@@ -50,7 +50,7 @@ class Polling:
     _units_due_s: float = 0.0
     # When to read ports once more before the next poll; infinity: not at all.
     _extra_s: float = math.inf
-    # When the poll under way began.
+    # When the current poll began.
     _asked_s: float | None = None
     # Since when it has been unknown whether the counter of a port that carries traffic is late.
     _unsure_s: float | None = None
@@ -88,7 +88,7 @@ class Polling:
         return min(self.poll_due_s, self._extra_s)
 
     def forget_poll(self) -> None:
-        """End the poll under way, because it was answered, or will never be answered."""
+        """End the current poll, because it has been answered, or will never be answered."""
         self._asked_s = None
 
     def reading_s(self, interval_s: float, buckets: bool) -> float:
@@ -118,7 +118,7 @@ class Polling:
     def poll(
         self, bridge: str, interval_s: float, hashed: bool, behind: bool, now_s: float
     ) -> ReadStats | None:
-        """Return the next poll; None while one is under way.
+        """Return the next poll; None while another poll is in progress.
 
         `hashed`: policies use buckets. `behind`: address units exist.
 

@@ -87,8 +87,8 @@ class Rates:
     def latest(self, steady_s: float = math.inf) -> Load:
         """Return the load between the last two samples (more if they are close together).
 
-        Zero if there are fewer. For a late counter: the load over the last two update intervals, or
-        over the last one if the load has changed. `steady_s`: how long no load has changed.
+        Zero if there are fewer than two. For a late counter: the load over the last two update
+        intervals, or the last one if the load has changed. `steady_s`: how long no load changed.
         """
         if len(self._totals) < 2:
             return IDLE

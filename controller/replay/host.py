@@ -136,7 +136,7 @@ class Host:
         return self.engine.fleet.bridges[self.trace.name]
 
     def _measured(self, offered: Loads) -> dict[str, Load]:
-        """The loads of VM ports by name, as measured: the switch counts whole bytes per second."""
+        """Return the measured loads of VM ports, by name. The switch counts only whole bytes."""
         return {
             self.switch.vm_ports[ofport]: Load(8.0 * round(tx_bps / 8), 8.0 * round(rx_bps / 8))
             for ofport, (tx_bps, rx_bps) in offered.items()
@@ -167,7 +167,7 @@ class Host:
             self._happen()
 
     def _quiet_until_s(self) -> float:
-        """The time until which the engine makes no decision if loads do not change."""
+        """Return the time until which the engine makes no decision if loads do not change."""
         if not self.skips or self._pending or not self.bridge.settled:
             return self.now_s
         if self._sample_s is None and not (self._at_once and self.now_s >= KNOWN_S):
@@ -390,7 +390,7 @@ class Host:
         self._optimality_ratio = optimality_ratio(self._uplinks, self._units())
 
     def _units(self) -> list[Unit]:
-        """The units that the policy can place. A VM port's buckets do not move with the port."""
+        """Return the units that the policy can place. Buckets do not move with their VM port."""
         switch = self.switch
         units = []
         for ofport, (tx_bps, rx_bps) in switch.port_bps.items():

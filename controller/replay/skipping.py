@@ -90,7 +90,7 @@ def is_live(rates: Rates | None) -> bool:
 
 
 def hold(bridge: Bridge, until_s: float) -> None:
-    """Assume the last measured loads until `until_s`. Decisions would be the same until then."""
+    """Assume the last measured loads until `until_s`. No decision would differ before that time."""
     scheduler = bridge.scheduler
     assert until_s < scheduler.same_until_s, "the decision is the same"
     scheduler.last_s = scheduler.remembered_s = scheduler.filling.taken_s = until_s

@@ -1,4 +1,4 @@
-"""`adaptive`: moves as in `minmax`, and splits of VM ports where moves are not enough.
+"""`adaptive`: plans moves like `minmax`, and splits VM ports where moves are not enough.
 
 A VM port is split if no placement of whole VM ports keeps uplinks from filling up, and a split is
 much better. The traffic that a split VM port sends is spread over buckets. If other VM ports can
@@ -29,8 +29,8 @@ GAIN_OF_WORST_RATIO = 0.1
 ENOUGH_RATIO = 0.7
 # If these moves leave an uplink fuller than this, the planner makes a full plan.
 NEAR_RATIO = 0.9
-# The price of a move: the share of the worst utilization that each must gain. It keeps moves few at
-# any load. `policies.gain` requires a share of capacity, so that nearly idle teams are not changed.
+# The price of a move: the share of the worst utilization that each must gain. It limits moves at any
+# load. `policies.gain` requires a share of capacity, so that nearly idle teams are not changed.
 PRICE_RATIO = 0.02
 # A VM port is merged if no uplink would then send more than this,
 COOL_RATIO = 0.5

@@ -11,7 +11,7 @@ from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 
 
 def by_number(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
-    """Place units as VMware's "originating virtual port ID": number modulo count of active uplinks.
+    """Place units like VMware's "originating virtual port ID": number modulo active uplinks.
 
     Configured active uplinks count even if they are down, so that a failure does not change the
     homes of units on other uplinks.
@@ -24,7 +24,7 @@ def by_number(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str
 
 
 def first_in_order(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
-    """Place units as VMware's "explicit failover order": all units on the first active uplink."""
+    """Place units like VMware's "explicit failover order": all on the first active uplink."""
     return {u.name: placeable(failover.only(u.allowed, uplinks))[0].name for u in units}
 
 

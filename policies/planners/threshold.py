@@ -13,12 +13,12 @@ from policies import failover, rules
 from policies.model import IDLE, Load, Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 
-# Moving a unit that uses less than this share of its uplink does not help. Nor does a move that
-# relieves the fuller of two uplinks by less. Such a move would be repeated in each window.
+# A move does not help if the unit uses less than this share of its uplink, or if the fuller of the
+# two uplinks is relieved by less than this share. Such moves would be repeated in each window.
 LEAST_SHARE_RATIO = 0.01
 
-# A switch counts flows late, so a unit's load over a short window may be this share too low. An
-# uplink's own counters are not late, so they show load that no unit accounts for.
+# A switch counts flows late, so a unit's load over a short window may be this share too low. The
+# counters of uplinks are not late, so they include load that no unit accounts for.
 COUNTED_LATE_RATIO = 0.25
 
 _DIRECTIONS = attrgetter("tx_bps"), attrgetter("rx_bps")
