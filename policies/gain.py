@@ -14,8 +14,8 @@ from policies import failover, optimum
 from policies.model import IDLE, Load, Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.outcome import after, sent, with_loads
 
-# A round must lower the worst utilization by this share of it. Peaks of a noisy load vary by some
-# percent.
+# The moves of a decision must lower the worst utilization by this share of it. Peaks of a noisy
+# load vary by some percent.
 LEAST_GAIN_OF_WORST_RATIO = 0.1
 # From this utilization on, an uplink is nearly full, and a smaller share is enough.
 NEARLY_FULL_RATIO = 0.75
@@ -114,7 +114,7 @@ def keeps_worst(moves: Sequence[Move], snapshot: Snapshot) -> bool:
 
 
 def is_possible(snapshot: Snapshot) -> bool:
-    """Whether any plan could be worth making. If not, there is no need to compute one.
+    """Whether any plan could be worthwhile. If not, there is no need to compute one.
 
     The bound holds for whole units, so the result is True if VM ports are or may have to be split.
     """

@@ -118,7 +118,7 @@ def order(
 def _linked(
     units: Iterable[Unit], reserving: Mapping[str, Candidate], contended: frozenset[str]
 ) -> Iterable[list[Unit]]:
-    """Yield the units in groups. Groups do not share a set or an uplink with too little room."""
+    """Group the units so that no two groups share a set, or an uplink with too little room."""
     by_name = {unit.name: unit for unit in sorted(units, key=lambda unit: unit.name)}
     alone = [reserving.get(unit.name) or _candidate(unit, ()) for unit in by_name.values()]
     for group in placement.components(alone, contended):
@@ -182,7 +182,7 @@ def _wishes(unit: Unit, uplinks: Sequence[Uplink]) -> list[str]:
 
 
 def _serving(unit: Unit, uplinks: Sequence[Uplink]) -> list[str]:
-    """Return the usable uplinks with the best role that a unit may use and is not kept off."""
+    """Return the usable uplinks with the best role, preferably not in the unit's `kept_off`."""
     usable = [u for u in order(unit, str(unit.uplink), uplinks) if u.usable]
     able = [u for u in usable if u.name not in unit.kept_off] or usable
     return [uplink.name for uplink in able if uplink.role is able[0].role]

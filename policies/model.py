@@ -185,8 +185,8 @@ class Unit:
 
     `is_bucket`: it is a bucket. `behind`: the VM port of an address. `number`: the ofport, the
     bucket, or a number derived from the address. `policy`: its preset. `load`: its uplink load.
-    `allowed`: the names of the uplinks that it may use; None: all. `excluded`: it must not be moved
-    because of load. `spread`: its uplink carries only received traffic, and buckets carry the sent
+    `allowed`: the names of the uplinks that it may use; None: all. `excluded`: it is excluded from
+    load balancing. `spread`: its uplink carries only received traffic, and buckets carry the sent
     traffic. If a policy may end that, `load` is the received and `spread_bps` the sent traffic.
     `divisible`: a policy may spread it. `merge_due`: a policy may merge it again now. `kept_off`:
     the uplinks that lose its frames although their links are up; they are its last choice.
@@ -235,7 +235,7 @@ class Unit:
 
     @property
     def movable(self) -> bool:
-        """Whether a policy may move the unit because of load. Failover may always move it."""
+        """Whether a policy may move the unit to balance load. Failover may always move it."""
         return self.rules.pin is None and not self.excluded
 
 

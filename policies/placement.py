@@ -37,7 +37,7 @@ ATTEMPTS = 4
 RULES_STEPS = 600
 # Blocks beyond this number are placed before the search, because each takes a level of recursion.
 HARD_MAX = 300
-# Up to this many ways to place all units, the search begins at once: 6 units on 4 uplinks.
+# Up to this many ways to place all units, the search begins immediately: 6 units on 4 uplinks.
 FEW_WAYS = 4**6
 # With more units than this, there is no search over all units.
 WHOLE_UNITS = 40
@@ -117,7 +117,7 @@ def _by_rules(candidates: tuple[Candidate, ...]) -> Mapping[str, str]:
 def _with_rooms(
     candidates: tuple[Candidate, ...], rooms: tuple[tuple[str, int], ...]
 ) -> Mapping[str, str]:
-    """Return the placement by rules alone if none exceeds room by less; otherwise, search."""
+    """Return the placement for rules alone if no other exceeds room by less; otherwise, search."""
     problem = Problem(candidates, dict(rooms))
     by_rules = place(candidates)
     at, empty = problem.numbers(by_rules), State(problem)

@@ -36,7 +36,7 @@ def rank(unit: Unit, uplink: str) -> int:
 
 
 def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[Unit] = ()) -> bool:
-    """Whether a policy may move a unit because of load.
+    """Whether rules permit a policy to move a unit to `target`, to balance load.
 
     `others`: the other members of its sets, on their uplinks. `along`: the members that move, too.
     `target` must meet hard rules, break no soft rule more, and lose none of the unit's frames.

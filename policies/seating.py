@@ -1,4 +1,4 @@
-"""A placement problem in numbers, and a placement with a cost that each change updates."""
+"""Models a placement problem in numbers, and a placement whose cost is updated by each change."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ Block = tuple[int, ...]
 class Problem:
     """A problem: units and uplinks by number, in the order of their names, with their costs.
 
-    A cost is one whole number, in which each component of the vector outweighs all that follow.
+    A cost is one whole number, in which each part (`policies.placement`) outweighs all later ones.
     `costs`: by unit, the cost of each usable uplink beyond its least cost, in its policy's order.
     `affine`, `apart`: the members of affinity and anti-affinity sets. `easy`: by anti-affinity set,
-    the blocks that flows place: one member of one such set, without reservation. `hard`: others.
+    the blocks that flows place: one member of one such set, no reservation. `hard`: other blocks.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ def _members(names: Iterable[str | None]) -> list[tuple[int, ...]]:
 class Bounding:
     """A lower bound on the excess of reservations that the remaining units will add.
 
-    Even if they were divided like a fluid, units that are confined to some uplinks would need more
-    room than these uplinks have.
+    Even if reservations were divided like a fluid, units that are confined to some uplinks would
+    need more room than these uplinks have.
     """
 
     def __init__(self, problem: Problem, units: Sequence[int]) -> None:
@@ -188,11 +188,11 @@ class State:
                 self.put((unit,), at[unit] if at else able[0])
 
     def put(self, block: Block, uplink: int) -> list[tuple[int, int]]:
-        """Move units to one uplink (-1: to none). Return the moves back."""
+        """Move units to one uplink (-1: to none). Return the reverse moves."""
         return self.move([(unit, uplink) for unit in block])
 
     def move(self, way: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Move units to uplinks (-1: to none). Return the moves back."""
+        """Move units to uplinks (-1: to none). Return the reverse moves."""
         back = []
         for unit, uplink in way:
             source = self.at[unit]

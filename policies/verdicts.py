@@ -12,7 +12,7 @@ from policies.model import Move
 class Standing(StrEnum):
     """The reason why a unit is, or is not, moved now.
 
-    `MOVES`: the unit is moved. `NEVER`: the policy moves no such units because of load. `HELD`: a
+    `MOVES`: the unit is moved. `NEVER`: the policy never balances such units. `HELD`: a
     rule prevents the move. `OUT_OF_SERVICE`: the uplink carries nothing, so failover decides.
     `BELOW`: the uplink is not above the threshold. `TOO_SMALL`: the unit carries too little of the
     load that saturates the uplink. `NO_ROOM`: no other uplink has room for the unit. `NO_USE`: the
@@ -46,7 +46,7 @@ class Verdict:
 class WhyAtRest(StrEnum):
     """The reason why a policy moves nothing.
 
-    `NEVER`: the policy never moves units because of load. `BELOW`: no uplink is above the
+    `NEVER`: the policy never moves units to balance load. `BELOW`: no uplink is above the
     threshold. `UNRELIEVED`: one is, and no move helps. `ALONE`: fewer than two uplinks are in
     service. `EVEN`: uplinks differ too little for a move. `NO_GAIN`: uplinks differ, but no unit
     has a size that helps. `NO_BETTER`: no moves would lower the worst utilization by enough.

@@ -66,7 +66,7 @@ class Beats:
             and now.clock_s - self.updates[-1].clock_s <= UPDATE_S + now.clock_s - before.clock_s
             and self._in_a_row == 0
         ):
-            # The rest of the same update.
+            # This is the rest of the same update.
             self.updates[-1] = now
             self._in_a_row = 1
         else:

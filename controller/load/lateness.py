@@ -30,7 +30,7 @@ JITTER_S = 0.05
 
 @dataclass(slots=True)
 class Lateness:
-    """The lateness of one bridge. Its clock, in seconds, advances with each reading of flows."""
+    """The lateness of one bridge's flow counters. `_now_s` advances with each reading of flows."""
 
     _now_s: float = 0.0
     # When flow counters were last updated, and the bytes of uplinks and flow counters since then.

@@ -65,7 +65,7 @@ class _Peak:
     """The peak of one unit."""
 
     load: Load = IDLE
-    # For the traffic that it sends, and the traffic that it receives.
+    # For sent traffic, and for received traffic.
     both: tuple[_Greatest, _Greatest] = field(default_factory=lambda: (_Greatest(), _Greatest()))
 
     def add(self, load: Load, until_s: float, now_s: float) -> bool:

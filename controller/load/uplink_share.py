@@ -1,4 +1,4 @@
-"""The share of a VM port's current traffic that crosses uplinks.
+"""Measures the share of a VM port's current traffic that crosses uplinks.
 
 Port counters are live, and flow counters are up to half a second late. So the port's counters give
 the current load of a VM port. The share that crosses uplinks is the recent bytes in the VM port's

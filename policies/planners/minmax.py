@@ -34,7 +34,7 @@ from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 # utilization. It only has to be more than rounding errors.
 LEAST_STEP_RATIO = 0.001
 # The most that is lost in total if moves that gain less than their price are left out, as a share
-# of the worst utilization. A round must gain more than that (`policies.gain`).
+# of the worst utilization. A decision must gain more than that (`policies.gain`).
 LEFT_OUT_RATIO = 0.045
 # A move is made without a search for exchanges if it gains at least this share of the worst
 # utilization, and this share of the difference between the fullest uplink and the mean.

@@ -29,7 +29,7 @@ GAIN_OF_WORST_RATIO = 0.1
 ENOUGH_RATIO = 0.7
 # If these moves leave an uplink fuller than this, the planner makes a full plan.
 NEAR_RATIO = 0.9
-# The price of a move: the share of the worst utilization that each must gain. It limits moves at any
+# The price of a move: the share of the worst utilization that each must gain, to limit moves at any
 # load. `policies.gain` requires a share of capacity, so that nearly idle teams are not changed.
 PRICE_RATIO = 0.02
 # A VM port is merged if no uplink would then send more than this,

@@ -51,7 +51,7 @@ def by_capacity(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, s
 
 
 def stay(_snapshot: Snapshot) -> Plan:
-    """Return an empty plan: a static policy moves no units because of load."""
+    """Return an empty plan: a static policy never moves units to balance load."""
     return Plan()
 
 
