@@ -56,15 +56,15 @@ class Preset:
     `place` finds homes for VM ports. If the classifier hashes, `spread` finds homes for the buckets
     through which VM ports send. `rebalance` returns moves of its units for a full window of loads.
     `verdict` returns why a unit, given by name, is or is not moved, and `rest` why no unit is
-    moved. `is_calm` finds out from the loads of uplinks alone that no unit is moved, neither for
-    these loads nor for any mean of such loads; None: this depends on the units. `backup` orders the
+    moved. `is_calm` returns whether the loads of uplinks alone show that no unit is moved, for
+    these loads and any mean of such loads; None: this depends on the units. `backup` orders the
     uplinks after a unit's home.
 
     `relieve` is used immediately if an uplink is full, even if loads are still changing. It returns
     the fewest moves that relieve this uplink.
 
-    `keeps_bindings`: if it replaces another policy, VM ports stay where they are. `keeps_buckets`:
-    a bucket stays where a rebalancer put it. `window_s`: its own averaging window and least time
+    `keeps_bindings`: VM ports stay where they are if the policy replaces another. `keeps_buckets`:
+    buckets stay where the policy moved them. `window_s`: the averaging window and shortest time
     between moves; None: the bridge's. `at_once`: it acts immediately, based on peaks instead of
     means, makes worthwhile moves only (`policies.gain`), and does not move units that are in
     cooldown or have used up their budget (`policies.damping`). `poll_s`: the default interval

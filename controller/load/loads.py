@@ -262,7 +262,7 @@ class Loads:
         return self.port_rates[ofport].known_s(lag_s) if ofport in self.port_rates else 0.0
 
     def unit_known_s(self, ofport: int) -> float:
-        """Return the time, in seconds, over which a VM port's load over uplinks is known."""
+        """Return the time, in seconds, over which a VM port's load on uplinks is known."""
         return self._units[ofport].known_s() if ofport in self._units else 0.0
 
     def remove(self, ofport: int) -> None:

@@ -631,7 +631,7 @@ def _judged(load: Load, spread_bps: float, excluded: bool, unit: Unit) -> Unit:
 
 
 def _parts(uplink: Uplink, summed: Load) -> tuple[float, float]:
-    """Return the shares (tx, rx) of its units' apparent load (`summed`) that an uplink carries."""
+    """Return the shares (tx, rx) of its units' apparent load, `summed`, that `uplink` carries."""
     load, full_bps = uplink.load, FULL_RATIO * uplink.capacity_bps
     tx = _at_most(load.tx_bps, summed.tx_bps, full_bps)
     return tx, _at_most(load.rx_bps, summed.rx_bps, full_bps)

@@ -64,7 +64,7 @@ def _extremes(uplinks: Iterable[Uplink]) -> tuple[Uplink, Uplink]:
 
 
 def _between_extremes(snapshot: Snapshot, moved: Collection[str]) -> list[Move]:
-    """Return the moves from the fullest to the emptiest uplink; empty if they are not worth it.
+    """Return the moves from the fullest to the emptiest uplink; empty if they gain too little.
 
     `moved`: the units that do not move again.
     """
