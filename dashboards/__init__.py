@@ -1,1 +1,1 @@
-"""Grafana's dashboards, as Python; `python -m dashboards.generate` writes their JSON."""
+"""The Grafana dashboards as Python code; `python -m dashboards.generate` writes their JSON."""

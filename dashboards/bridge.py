@@ -1,4 +1,4 @@
-"""One bridge: its uplinks in both directions, the uplink of each VM port, and every move."""
+"""The dashboard of one bridge: traffic of uplinks, the uplink of each VM port, and all moves."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _is_anything_wrong() -> list[panels.Panel]:
         number(
             "Busiest uplink",
             "The uplink with the highest utilization in either direction. Good: below the threshold. If "
-            "it is above the threshold for a whole window, the policy moves a VM port.",
+            "its mean utilization over a whole window is above the threshold, the policy moves a VM port.",
             Ask(f"topk(1, max by (uplink) ({utilization}))", "{{uplink}}"),
             unit=panels.RATIO,
             steps=panels.UTILIZATION,
@@ -119,8 +119,8 @@ def _is_anything_wrong() -> list[panels.Panel]:
         ),
         number(
             "Policy",
-            "Policy, teaming, and mode: the service makes moves (enforce), or only reports them "
-            "(observe). `ovs-lbt set bridge` changes the mode.",
+            "Policy, teaming, and mode. In mode enforce, the service makes moves; in mode observe, "
+            "it only reports moves. `ovs-lbt set bridge` changes the mode.",
             Ask(f"{named} or on () {nothing}", "{{said}}"),
             unit=panels.WORDS,
             shown=BigValueTextMode.NAME,
@@ -149,10 +149,10 @@ def _at_once() -> list[panels.Panel]:
     return [
         rows(
             "Uplinks now",
-            "The role, link and load of every uplink. Good: all active uplinks are up, and none is "
-            "unrelieved. Changes: link changes in the time range. No answer: the link is up, but "
-            "LACP, BFD or CFM receives nothing. Cut off: the link is up, but all path-check probes on it "
-            "are lost. Lossy: only the probes of a VLAN or MTU are lost.",
+            "The role, link and load of every uplink. Good: all active uplinks are up, and the policy "
+            "relieves every uplink above the threshold. Changes: link changes in the time range. No "
+            "answer: the link is up, but LACP, BFD or CFM receives nothing. Cut off: the link is up, but "
+            "all path-check probes on it are lost. Lossy: only the probes of a VLAN or MTU are lost.",
             [
                 Column("Uplink", "uplink", is_uplink=True),
                 Column("Role", "role", width=80),
@@ -198,8 +198,8 @@ def _at_once() -> list[panels.Panel]:
         ),
         rows(
             "Alerts",
-            "Pending and firing alerts about this bridge and its service. Good: none, if Prometheus "
-            "has loaded the rules. docs/runbooks.md has a runbook for each alert.",
+            "Pending and firing alerts about this bridge and its service. Good: no alerts, if "
+            "Prometheus has loaded the rules. docs/runbooks.md has a runbook for each alert.",
             [
                 panels.severity(alerts, "alertname, alertstate, uplink"),
                 Column("Alert", "alertname"),
@@ -212,9 +212,9 @@ def _at_once() -> list[panels.Panel]:
         ),
         rows(
             "Last ten moves",
-            "The last VM port moves in the time range, with the time, the new uplink and the reason. "
-            "A reason has the same colour in all panels. Repeated moves of a port for the same reason "
-            "share one row. `ovs-lbt history` lists all moves, and `ovs-lbt explain PORT` has details.",
+            "The last moves of VM ports in the time range, with time, new uplink and reason. A reason "
+            "has the same colour in all panels. Repeated moves of a port for the same reason share "
+            "one row. `ovs-lbt history` lists all moves, and `ovs-lbt explain PORT` has details.",
             [
                 Column("When", expr=f"{moved} * 1000", unit=panels.TIME, width=170),
                 Column("VM port", "port"),
@@ -227,8 +227,8 @@ def _at_once() -> list[panels.Panel]:
         ),
         lines(
             "Uplinks: sent",
-            "The traffic that each uplink sends, with its capacity (dashed) and threshold (red). Good: "
-            "below the threshold. An uplink at its capacity loses frames.",
+            "The traffic that each uplink sends, with the uplink's capacity (dashed) and threshold "
+            "(red). Good: below the threshold. An uplink at its capacity loses frames.",
             [
                 Ask(
                     in_bits(rate_of_connected(HERE, "uplink_transmit_bytes_total")),
@@ -243,8 +243,8 @@ def _at_once() -> list[panels.Panel]:
         ),
         lines(
             "Uplinks: received",
-            "The traffic that each uplink receives, with its capacity (dashed) and threshold (red). "
-            "Good: below the threshold. When a VM port moves, its inbound traffic follows.",
+            "The traffic that each uplink receives, with the uplink's capacity (dashed) and threshold (red). "
+            "Good: below the threshold. After a VM port moves, its inbound traffic arrives on the new uplink.",
             [
                 Ask(
                     in_bits(rate_of_connected(HERE, "uplink_receive_bytes_total")),
@@ -265,8 +265,8 @@ def _uplinks() -> list[panels.Panel]:
         lines(
             "Utilization",
             "Transmit (solid) and receive (dotted) utilization of each uplink over the last poll "
-            "interval. Good: all lines are close together, or far below the threshold. Faint lines: the "
-            "utilization on which the last moves were based.",
+            "interval. Good: all lines are close together, or far below the threshold. Faint "
+            "lines: the utilization that caused the last moves.",
             [
                 Ask(
                     of_connected(HERE, HERE("uplink_utilization_ratio", 'direction="transmit"')),
@@ -289,18 +289,18 @@ def _uplinks() -> list[panels.Panel]:
         .override_by_query("C", [panels.FAINT, panels.WITHOUT_LEGEND]),
         states(
             "Links",
-            "When each uplink's link was up. Good: all green. No answer: the link was up, but LACP, BFD "
-            "or CFM received nothing. Cut off: the link was up, but all path-check probes on it were lost. "
-            "Lossy: only the probes of a VLAN or MTU were lost. If a link changes often, it is flapping: "
-            "check its cable and the switch port.",
+            "The state of each uplink's link over time. Good: all green. No answer: the link was "
+            "up, but LACP, BFD or CFM received nothing. Cut off: the link was up, but all "
+            "path-check probes on it were lost. Lossy: only the probes of a VLAN or MTU were lost. "
+            "A link that changes often is flapping: check the cable and the switch port.",
             Ask(LINK, "{{uplink}}"),
             words=panels.LINK,
         ),
         lines(
             "Dropped frames",
-            "Frames that the switch dropped at uplinks and VM ports, per second. Good: none. Uplink: the "
-            "uplink is full. Port: the VM does not receive fast enough. Sent by a port: the VM sends more "
-            "than its limit, or more than its share of a full uplink.",
+            "Frames that the switch dropped at uplinks and VM ports, per second. Good: none. "
+            "Uplink: the uplink is full. Port: the VM does not receive fast enough. Sent by a "
+            "port: the VM sends more than its limit, or more than its share of a full uplink.",
             [
                 Ask(f"{rate_of_connected(HERE, 'uplink_drops_total')} > 0", "uplink {{uplink}}"),
                 Ask(f"{rate_of_connected(HERE, 'port_drops_total')} > 0", "port {{port}}"),
@@ -322,7 +322,7 @@ def _each(function: str, expr: str, of: str = "uplink") -> str:
 
 
 def _without(info: str) -> str:
-    """A query for VM ports without an uplink, with `none` as the label of their uplink."""
+    """Return a query for VM ports without an uplink. The value of their label `uplink` is `none`."""
     return f'label_replace({of_connected(HERE, info)}, "uplink", "{panels.NONE}", "", "")'
 
 
@@ -340,7 +340,7 @@ def _vm_ports() -> list[panels.Panel]:
     # A UUID does not help the reader, and leaves no space for the port's name.
     named = f'label_replace({named}, "vm", "", "vm", "[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-.*")'
     binding, info = HERE("port_binding"), HERE("port_info")
-    # Without a value, the last one would be drawn on, up to the end of the graph.
+    # Without a value for the missing port, its last value would be drawn up to the end of the graph.
     shown = f"max {BY_PORT} ({at_any_time('max', binding)})"
     unknown = f'label_replace({shown}, "uplink", "{panels.NOT_KNOWN}", "", "")'
     used = f"max by (port, uplink) ({binding} or {ON_PORT} {_without(info)} or {ON_PORT} {unknown})"
@@ -355,10 +355,10 @@ def _vm_ports() -> list[panels.Panel]:
             "uplink",
             sent_and_received(
                 "VM ports on $uplink",
-                "The stacked traffic of the VM ports bound to this uplink: sent above the line, received "
-                "(dotted) below it, with the uplink's capacity in both directions. A port that moves "
-                "disappears from one graph and appears in another, in the same colour. Good: all stacks "
-                "use about the same share of their uplink's capacity.",
+                "The stacked traffic of the VM ports bound to this uplink: sent traffic above the line, "
+                "received traffic (dotted) below it, with the uplink's capacity in both directions. A "
+                "port that moves disappears from one graph and appears in another, in the same colour. "
+                "Good: all stacks use about the same share of their uplink's capacity.",
                 Ask(on_uplink("transmit"), "{{port}} sent"),
                 Ask(on_uplink("receive"), "{{port}} received"),
                 in_bits(HERE("uplink_capacity_bytes_per_second", 'uplink="$uplink"')),
@@ -379,8 +379,8 @@ def _vm_ports() -> list[panels.Panel]:
         ),
         ranking(
             "Top talkers",
-            "The ten VM ports with the most traffic now, sent and received together. Moves do not help "
-            "a port that fills an uplink on its own; use a policy that splits its traffic.",
+            "The ten VM ports with the most traffic now, sent and received together. If one port "
+            "fills an uplink, moves do not help; use a policy that splits the traffic of a port.",
             Ask(f"topk(10, {named})", "{{port}} {{vm}}"),
             unit=panels.BITS,
             width=10,
@@ -388,9 +388,9 @@ def _vm_ports() -> list[panels.Panel]:
         ),
         rows(
             "VM ports now",
-            "Every VM port with its VM, its uplink, the reason and time of its last move, and its traffic. "
-            "If the reason is the name of a policy, this policy placed the port, and the port has not moved "
-            "since. none: no allowed uplink is up, so the VM has no network. `ovs-lbt explain PORT` has details.",
+            "Every VM port with its VM, its uplink, the reason and time of its last move, and its traffic. If "
+            "the reason is the name of a policy, this policy placed the port, and the port has not moved since. "
+            "none: no allowed uplink is up, so the VM has no network. `ovs-lbt explain PORT` has details.",
             [
                 Column("VM port", "port"),
                 Column("VM", "vm"),
@@ -437,8 +437,8 @@ def _rules() -> list[panels.Panel]:
     return [
         rows(
             "Rules of VM ports",
-            "The operators' rules: allow and pin, affinity and anti-affinity, prefer. Good: all are kept. "
-            "`ovs-lbt show` explains why a rule is broken. If `allow` is broken, the VM has no network.",
+            "The operators' rules: allow and pin, affinity and anti-affinity, prefer. Good: all rules are "
+            "kept. `ovs-lbt show` explains why a rule is broken. If `allow` is broken, the VM has no network.",
             [
                 Column("VM port", "port"),
                 Column("Rule", "rule"),
@@ -456,9 +456,9 @@ def _path_faults() -> list[panels.Panel]:
     return [
         rows(
             "Lost between uplinks",
-            "Path-check probes lost on an uplink whose link is up. Good: no data. VLAN: 0 for untagged, "
-            "empty for all. Decided: false if the fault may be on another uplink; VM ports are then not "
-            "moved. `ovs-lbt check` shows what to request from the network team.",
+            "Path-check probes lost on an uplink whose link is up. Good: no data. VLAN: 0 for untagged "
+            "frames, empty for all VLANs. Decided: if false, the fault may be on another uplink, and "
+            "VM ports are not moved. `ovs-lbt check` shows what to request from the network team.",
             [
                 Column("Uplink", "uplink", is_uplink=True),
                 Column("Lost", "kind"),
@@ -474,8 +474,8 @@ def _path_faults() -> list[panels.Panel]:
         lines(
             "Probes",
             "Path-check probes and rounds per second, by result. Good: all probes arrive. Lost: if only "
-            "some are lost, the network loses frames of all kinds. Full: lost on a full uplink, which does "
-            "not prove a fault. Rounds void: the switch did not return the service's own probe.",
+            "some probes are lost, the network loses frames of all kinds. Full: lost on a full uplink, "
+            "which does not prove a fault. Rounds void: the switch did not return the service's own probe.",
             [
                 Ask(rate_of_connected(HERE, "path_frames_total"), "{{result}}"),
                 Ask(rate_of_connected(HERE, "path_rounds_total"), "rounds {{result}}"),
@@ -486,10 +486,10 @@ def _path_faults() -> list[panels.Panel]:
         ),
         lines(
             "Loops, duplicates, and other programs' flows",
-            "Frames per second that reach every VM port of a VLAN; broadcasts per second that arrive twice because "
-            "the LAG's members are separate ports on the upstream switch; and other programs' flows that take "
-            "precedence over ovs-lbt's flows. Good: few frames, no repeated broadcasts, and no such flows. Above "
-            "1000 frames per second, `ovs-lbt check` reports a loop.",
+            "Frames per second that reach every VM port of a VLAN; broadcasts per second that arrive twice "
+            "because the LAG's members are separate ports on the upstream switch; and the number of other "
+            "programs' flows that take precedence over ovs-lbt's flows. Good: few frames, no repeated "
+            "broadcasts, and no such flows. Above 1000 frames per second, `ovs-lbt check` reports a loop.",
             [
                 Ask(HERE("bridge_flooded_packets_per_second"), "frames to every VM port"),
                 Ask(HERE("bridge_repeated_packets_per_second"), "broadcasts that arrive twice"),
@@ -506,17 +506,17 @@ def _addresses() -> list[panels.Panel]:
     return [
         lines(
             "Addresses behind VM ports",
-            "The number of addresses behind each VM port that have their own uplink (`unit=source-mac`). "
-            "Good: the number of addresses that exist. At most 256 addresses of a port have their own "
-            "uplink; all others use the port's home uplink.",
+            "The number of addresses behind each VM port that have their own uplink "
+            "(`unit=source-mac`). Good: the number of addresses that exist. At most 256 addresses "
+            "of a port have their own uplink; all other addresses use the port's home uplink.",
             [Ask(HERE("port_units"), "{{port}}")],
             unit=panels.COUNT,
             of_ports=True,
         ),
         lines(
             "Addresses by uplink",
-            "The number of addresses with their own uplink (`unit=source-mac`), by uplink. Good: every "
-            "uplink has some. `ovs-lbt show` lists the addresses of each VM port.",
+            "The number of addresses with their own uplink (`unit=source-mac`), by uplink. Good: "
+            "every uplink has addresses. `ovs-lbt show` lists the addresses of each VM port.",
             [Ask(HERE("uplink_units"), "{{uplink}}")],
             unit=panels.COUNT,
             of_uplinks=True,
@@ -603,9 +603,9 @@ def _what_was_done() -> list[panels.Panel]:
         ),
         events(
             "Inbound that does not follow",
-            "Announcements that were repeated because inbound traffic still arrived on the old uplink, and "
-            "moves after which it never arrived on the new one. Good: none. `ovs-lbt history` lists the "
-            "moves, and the service's log names the VM ports.",
+            "Announcements that were repeated because inbound traffic still arrived on the old "
+            "uplink, and moves after which inbound traffic never arrived on the new uplink. Good: "
+            "none. `ovs-lbt history` lists the moves, and the service's log names the VM ports.",
             [
                 Ask(in_all("inbound_reannounced_total"), "announced again"),
                 Ask(in_all("inbound_not_followed_total"), "never followed"),
@@ -629,9 +629,9 @@ def _what_was_done() -> list[panels.Panel]:
         ),
         lines(
             "Move budgets used up",
-            "VM ports and other units that the policy does not move now, because they have moved four times "
-            "in 3 minutes. Good: 0. `ovs-lbt explain PORT` shows when they may move again. If a load jumps "
-            "continuously, split or pin its VM port.",
+            "VM ports and other units that the policy does not move now, because they have moved "
+            "four times in 3 minutes. Good: 0. `ovs-lbt explain PORT` shows when a unit may move "
+            "again. If the load of a VM port keeps jumping, split or pin the port.",
             [Ask(HERE("move_budget_exhausted"), "{{bridge}}")],
             unit=panels.COUNT,
             none_is_good=True,

@@ -48,10 +48,10 @@ _UPLINKS = (
 
 
 def _named(index: int) -> str:
-    """Return the pattern of uplink names with this colour; each name has only one colour.
+    """Return the pattern of uplink names with colour `index`; each name has only one colour.
 
-    Usually, the last digit determines it: eth1, bond0p1, p2p1, enp0s8. In names without a PCI
-    function, the bus or slot does: enp2s0. With a function, both do, so that ports of two cards
+    Usually, the last digit determines the colour: eth1, bond0p1, p2p1, enp0s8. In names without a
+    PCI function, the bus or slot does: enp2s0. With a function, both do, so that ports of two cards
     differ: enp1s0f1 and enp2s0f0. The name of the port on a card may follow: enp1s0f1np1.
     """
     pairs = [
@@ -85,7 +85,7 @@ _PORTS = (
 
 
 def _ending(index: int) -> str:
-    """Return the pattern of VM port names with this colour; each name has only one colour."""
+    """Return the pattern of VM port names with colour `index`; each name has only one colour."""
     if index >= 20:
         letters = ascii_lowercase[index - 20 :: 6]
         return rf"\S*[{letters}{letters.upper()}]"

@@ -36,7 +36,7 @@ from dashboards.queries import (
     slowest,
 )
 
-# A standby service on the same host differs in its port only.
+# Only the port distinguishes a standby service on the same host.
 SERVICE = "{{instance}}"
 WHERE = "{{host}} {{bridge}}"
 KNOWN = 'While a service is down, this panel shows "not known" instead of 0.'
@@ -100,8 +100,8 @@ def _which() -> list[panels.Panel]:
     return [
         rows(
             "Services",
-            "Every service: its version, whether it leads, and the bridges that it manages. Good: one "
-            "version everywhere. If no service leads, read the logs of the services on standby.",
+            "Every service: its version, whether it leads, and the number of bridges that it manages. Good: "
+            "the same version on all hosts. If no service leads, read the logs of the services on standby.",
             [
                 Column("Host", "instance", link=frame.TO_SERVICE),
                 Column("Job", "job", width=130),
@@ -175,19 +175,19 @@ def _connection() -> list[panels.Panel]:
     return [
         states(
             "Connection to switches",
-            "When a bridge was not connected. One row for each such bridge, and one row for all bridges, "
-            "which has a value while all services answer, or if one bridge is known to be disconnected. "
-            "Good: no red. A short gap is a restart of ovs-vswitchd or of the service. In the meantime, the "
-            "bridge forwards.",
+            "Times when a bridge was not connected: one row per such bridge, and one for all "
+            "bridges, which is empty while a service does not answer, unless a bridge is known to "
+            "be disconnected. Good: no red. A short gap means that ovs-vswitchd or the service "
+            "restarted; bridges keep forwarding.",
             of_host(and_all(not_connected, known(f"min({connected})", "== 0"), **every), WHERE),
             words=panels.CONNECTED,
         ),
         states(
             "Which service leads",
-            "When a service led, was on standby, or was down. One row for each service that did not always "
-            "lead, and one row that shows whether every job has a leader, while all services answer. Good: "
-            "no red. Without a standby service, a service always leads; a service and its standby services "
-            "have a separate job.",
+            "Times when a service led, was on standby, or was down: one row per service that did "
+            "not always lead, and one for all jobs, which shows whether every job has a leader, "
+            "and is empty while a service does not answer. Good: no red. A service without a "
+            "standby always leads; a service and its standby services have a separate job.",
             of_host(
                 and_all(not_leading, known(f"2 - min({LEADERS})", "> 1"), **every_job), SERVICE
             ),
@@ -204,8 +204,8 @@ def _connection() -> list[panels.Panel]:
         ),
         events(
             "Faults by part",
-            "Failures of parts of a service, after which the part or the whole service restarted. They are "
-            "faults of ovs-lbt, not of a switch. Good: none. `ovs-lbt show` and the log show the error.",
+            "Failures of parts of a service, after which the part or the whole service restarted. Their "
+            "cause is ovs-lbt, not a switch. Good: none. `ovs-lbt show` and the log show the error.",
             [
                 of_host(
                     highest(f"{each_step(faults)} > 0", "on (job, instance, part)", most),
@@ -224,14 +224,14 @@ def _speed() -> list[panels.Panel]:
     return [
         distribution(
             "Polls",
-            "The time that switches took to answer a request for counters, as polls per second by "
-            "duration. Good: a narrow band far below the poll interval. If it rises, ovs-vswitchd is busy.",
+            "The time that switches took to answer a request for counters, as polls per second by duration. "
+            "Good: a narrow band far below the poll interval. If the band rises, ovs-vswitchd is busy.",
             f"sum by (le) ({rate(polls)})",
         ),
         distribution(
             "Decisions",
-            "The time from decoded counters to commands. Good: milliseconds. It rises with the number of "
-            "VM ports. Jumps mean that the host is short of CPU time.",
+            "The time from decoded counters to the resulting commands. Good: milliseconds. The time "
+            "increases with the number of VM ports. Jumps mean that the host is short of CPU time.",
             f"sum by (le) ({rate(decisions)})",
         ),
         lines(
@@ -252,8 +252,8 @@ def _speed() -> list[panels.Panel]:
         ),
         lines(
             "Scrapes",
-            "How long Prometheus waited for a service's metrics, for the ten services with the slowest "
-            "scrapes in the time range. Good: far below the scrape interval.",
+            "The time that Prometheus waited for a service's metrics, for the ten services with "
+            "the slowest scrapes in the time range. Good: far below the scrape interval.",
             [of_host(highest(scraped, ON_SERVICE, at_any_time("max", scraped)), SERVICE)],
             unit=panels.SECONDS,
             width=24,

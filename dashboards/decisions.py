@@ -29,7 +29,7 @@ from dashboards.queries import (
 
 WHERE = "{{host}} {{bridge}}"
 UPLINK = "{{host}} {{bridge}} {{uplink}}"
-# The most bridges that may be selected for their moves to be marked.
+# The largest number of selected bridges for which moves are marked.
 MARKED = 4
 
 
@@ -58,16 +58,16 @@ def _is_anything_wrong() -> list[panels.Panel]:
     return [
         number(
             "Planned",
-            "Moves that policies and operators decided in the time range. Good: few moves after the load "
-            "has been spread. If more moves are planned than applied, a bridge is in observe mode, or "
-            "moves are refused.",
+            "Moves that policies and operators requested in the time range, or that failures "
+            "caused. Good: few moves after the load has been spread. If more moves are planned "
+            "than applied, a bridge is in observe mode, or moves are refused.",
             Ask(f"sum({in_range(BRIDGES('moves_planned_total'))})"),
             steps=panels.DONE,
             width=3,
         ),
         number(
             "Applied",
-            "Moves that switches have made in the time range. Good: as many as were planned, except on "
+            "Moves that switches have made in the time range. Good: as many as planned, except on "
             "bridges in observe mode.",
             Ask(f"sum({in_range(BRIDGES('moves_applied_total'))})"),
             steps=panels.DONE,
@@ -90,9 +90,9 @@ def _is_anything_wrong() -> list[panels.Panel]:
         ),
         number(
             "Bridges in observe mode",
-            "Bridges on which the service only reports moves. Good: 0, after you agree with its "
-            "decisions. To let it make moves: `ovs-lbt set bridge BRIDGE mode=enforce`. While a service "
-            'is down, this panel shows "not known" instead of 0.',
+            "Bridges on which the service only reports moves. Good: 0, once you agree with the "
+            "reported moves. To make the moves: `ovs-lbt set bridge BRIDGE mode=enforce`. While a "
+            'service is down, this panel shows "not known" instead of 0.',
             Ask(known(f"(count({observed}) or 0 * count({BRIDGES('bridge_info')}))")),
             steps=panels.DONE,
             width=5,
@@ -115,8 +115,8 @@ def _what_was_done() -> list[panels.Panel]:
         glance.last_moves(width=15, height=12),
         events(
             "Applied by reason",
-            "Moves that switches have made. Policies cause threshold, rebalance, split and merge; "
-            "operators cause manual, pin, drain and rule; links cause failover and failback.",
+            "Moves that switches have made. Reasons of policies: threshold, rebalance, split and "
+            "merge; of operators: manual, pin, drain and rule; of link changes: failover and failback.",
             [_by_reason("moves_applied_total")],
             by_reason=True,
             width=9,
@@ -124,8 +124,8 @@ def _what_was_done() -> list[panels.Panel]:
         ),
         rows(
             "Refusals",
-            "Refused moves in the time range, and how many moves were planned for the same reason. Good: "
-            "no data. `ovs-lbt history` on the host shows why they were refused.",
+            "Refused moves in the time range, and the number of planned moves with the same "
+            "reason. Good: no data. `ovs-lbt history` on the host shows why each move was refused.",
             [
                 Column(
                     "Refused",
@@ -159,8 +159,8 @@ def _what_was_done() -> list[panels.Panel]:
         ),
         events(
             "Refused by reason",
-            "Moves that were decided but refused. Good: none. manual, pin and drain: an operator's "
-            "command was refused. All others: the switch refused a change; see its log for the reason.",
+            "Moves that were planned but refused. Good: none. manual, pin and drain: an operator's "
+            "command was refused. Other reasons: the switch refused a change; see the switch's log.",
             [_by_reason("moves_refused_total")],
             by_reason=True,
         ),
@@ -195,18 +195,18 @@ def _what_called_for_it() -> list[panels.Panel]:
         ),
         states(
             "Unrelieved uplinks",
-            "When an uplink was above the threshold and its policy found no move that helps. One row for "
-            "each such uplink, and one row for all uplinks, which has a value while all services and "
-            "switches answer, or if one uplink is known to be unrelieved. Good: no red. `ovs-lbt explain "
-            "PORT` for its top talker shows what would have to change.",
+            "Times when an uplink was above the threshold and its policy found no move that helps: one "
+            "row per such uplink, and one for all uplinks, which is empty while a service or switch does "
+            "not answer, unless an uplink is known to be unrelieved. Good: no red. `ovs-lbt explain "
+            "PORT`, for the VM port with the most traffic on the uplink, shows what would have to change.",
             of_host(and_all(ever, known_of_uplinks(f"max({unrelieved})"), **every), UPLINK),
             words=panels.RELIEVED,
         ),
         events(
             "Link changes",
-            "How often the links of uplinks in service went up or down, for the ten uplinks with the most "
-            "changes. Good: none. When a link goes down, a failover follows; some time after it is up "
-            "again, a failback follows. A link that keeps changing is flapping.",
+            "The number of times that links of uplinks in service went up or down, for the ten uplinks "
+            "with the most changes. Good: none. When a link goes down, a failover follows; some time "
+            "after the link is up again, a failback follows. A link that changes often is flapping.",
             [
                 of_host(
                     highest(f"{each_step(changes)} > 0 and {in_service(BRIDGES)}", ON_UPLINK, most),
@@ -227,24 +227,24 @@ def _what_came_of_it() -> list[panels.Panel]:
     return [
         lines(
             "Optimality",
-            "The utilization of the busiest uplink, divided by the utilization with the best placement, "
-            "for the ten bridges where this ratio was highest. Good: it falls towards 1 after each move. "
-            "`ovs-lbt plan` shows moves that would help.",
+            "The utilization of the busiest uplink, divided by the utilization with the best "
+            "placement, for the ten bridges where this ratio was highest. Good: the ratio falls "
+            "towards 1 after each move. `ovs-lbt plan` shows moves that would help.",
             [of_host(highest_of("bridge_optimality_ratio"), WHERE)],
             unit=panels.COUNT,
             decimals=2,
         ),
         lines(
             "Imbalance",
-            "The utilization of the busiest uplink minus the utilization of the least busy uplink, for the "
-            "ten bridges with the largest difference. Good: it falls after each move.",
+            "The utilization of a bridge's busiest uplink minus that of its least busy uplink, for "
+            "the ten bridges with the largest difference. Good: the difference falls after each move.",
             [of_host(highest_of("bridge_imbalance_ratio"), WHERE)],
             unit=panels.RATIO,
         ),
         lines(
             "Age of the last decision",
-            "The time since the last decision, for the ten bridges with the oldest decisions. Good: at "
-            "most a few poll intervals. It grows while the switch is not connected or the service hangs.",
+            "The time since the last decision, for the ten bridges with the oldest decisions. Good: at most "
+            "a few poll intervals. The age grows while the switch is not connected or the service hangs.",
             [
                 of_host(
                     highest(
@@ -260,8 +260,8 @@ def _what_came_of_it() -> list[panels.Panel]:
         ),
         lines(
             "Convergence time",
-            "The 90th percentile of the time from a policy's first move until it has nothing more to move, "
-            "on the ten bridges where it was longest over the whole time range. Good: under a second "
+            "The 90th percentile of the time from a policy's first move until no more moves are needed, on "
+            "the ten bridges where this time was longest over the whole time range. Good: under a second "
             "with adaptive. A policy with a window of 30 s needs 30 s for each move after the first.",
             [of_host(slowest(0.9, BRIDGES("settling_seconds_bucket")), WHERE)],
             unit=panels.SECONDS,
@@ -269,18 +269,18 @@ def _what_came_of_it() -> list[panels.Panel]:
         ),
         lines(
             "Inbound follows after",
-            "The 90th percentile of the time from a move until inbound traffic arrives on the new uplink, "
-            "on the ten bridges where it was longest over the whole time range. Good: at most 1.5 s. A "
-            "higher value means that announcements to the upstream switch were repeated.",
+            "The 90th percentile of the time from a move until inbound traffic arrives on the new "
+            "uplink, on the ten bridges where this time was longest over the whole time range. Good: at "
+            "most 1.5 s. A higher value means that announcements to the upstream switch were repeated.",
             [of_host(slowest(0.9, BRIDGES("inbound_follow_seconds_bucket")), WHERE)],
             unit=panels.SECONDS,
             points=VisibilityMode.ALWAYS,
         ),
         lines(
             "Move budgets used up",
-            "Units that the policy does not move now, because upstream switches may block addresses that "
-            "move more often, for the ten bridges with the most such units. Good: 0. If the number is above "
-            "0 while an uplink is full, split or pin the VM ports whose load jumps.",
+            "VM ports and other units that the policy does not move now, because upstream switches may "
+            "block addresses that move more often, for the ten bridges with the most such units. Good: 0. "
+            "If an uplink is full while the number is above 0, split or pin the VM ports whose load jumps.",
             [of_host(highest_of("move_budget_exhausted"), WHERE)],
             unit=panels.COUNT,
             none_is_good=True,

@@ -1,4 +1,4 @@
-"""The dashboard of all hosts: problems, their place and time, load, moves and failovers."""
+"""The dashboard of all hosts: problems, affected bridges, load, moves and failovers."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def _is_anything_wrong() -> list[panels.Panel]:
         number(
             "Unrelieved uplinks",
             "Uplinks above the threshold for which the policy finds no move that helps. Good: 0. "
-            "Otherwise, the team is too small, or one VM is too large for any uplink. `ovs-lbt explain "
-            f"PORT` shows which, and a policy that splits traffic (`dynamic`) may help. {ALL_KNOWN}",
+            "Otherwise, the team is too small, or one VM is too large for any uplink: `ovs-lbt explain "
+            f"PORT` shows the cause. A policy that splits traffic (`dynamic`) may help. {ALL_KNOWN}",
             Ask(known_of_uplinks(f"sum({UNRELIEVED})")),
             steps=panels.NONE_IS_GOOD,
             width=5,
@@ -105,7 +105,7 @@ def _where() -> list[panels.Panel]:
         glance.worst_uplinks(width=10, height=10),
         rows(
             "Alerts",
-            "Pending and firing alerts of ovs-lbt. Good: none, if Prometheus has loaded the rules. "
+            "Pending and firing alerts about ovs-lbt. Good: no alerts, if Prometheus has loaded the rules. "
             "docs/runbooks.md has a runbook for each alert. The name of a bridge links to the bridge, and "
             "the name of a host to its service. All: the alert is about a service and all its bridges.",
             [
@@ -212,7 +212,7 @@ def _services() -> panels.Panel:
         return f"max {BY_SERVICE} ({expr})"
 
     connected, decided = BRIDGES("bridge_connected"), BRIDGES("last_decision_timestamp_seconds")
-    # Unknown while one bridge has no decision: otherwise the other bridges' age would be shown.
+    # Unknown while one bridge has no decision. Otherwise, the age of another bridge's would be shown.
     oldest = each(f"time() - {decided}")
     return rows(
         "Services",
@@ -282,9 +282,9 @@ def _since_when() -> list[panels.Panel]:
         ),
         lines(
             "Imbalance",
-            "The utilization of a bridge's busiest uplink minus the utilization of its least busy uplink, "
-            "for the ten bridges with the largest difference. A large difference is not a problem while no "
-            "uplink is busy. Otherwise, see the optimality.",
+            "The utilization of a bridge's busiest uplink minus that of its least busy uplink, for "
+            "the ten bridges with the largest difference. A large difference is not a problem "
+            "while no uplink is busy. Otherwise, see the Optimality panel.",
             [of_host(_highest_of("bridge_imbalance_ratio"), WHERE)],
             unit=panels.RATIO,
             link=frame.FROM_SERIES,
@@ -300,11 +300,11 @@ def _since_when() -> list[panels.Panel]:
             link=frame.FROM_SERIES,
             width=24,
         ),
-        # Grafana colours lines by their order: with both in one graph, a host had two colours.
+        # Grafana colours lines by their order: in one graph, a host would have two colours.
         lines(
             "Sent by each host",
-            "The total traffic that a host's uplinks send, for the ten hosts that send most. It shows "
-            "whether a host is busy, or its team is badly balanced.",
+            "The total traffic that a host's uplinks send, for the ten hosts that send most. The "
+            "total shows whether a host is busy, or only its load is badly balanced.",
             [of_host(traffic("transmit"), "{{host}} sent")],
             unit=panels.BITS,
             height=10,
@@ -334,9 +334,9 @@ def _what_was_done() -> list[panels.Panel]:
     return [
         events(
             "Moves by bridge",
-            "Moves that switches have made, on the ten bridges with the most moves. Good: few moves, and "
-            "fewer after the load has been spread. If moves on a bridge never stop, its load changes faster "
-            "than its window.",
+            "Moves that switches have made, on the ten bridges with the most moves. Good: few "
+            "moves, and fewer after the load has been spread. If the moves on a bridge do not end, "
+            "its load changes faster than the policy's window allows for.",
             [of_host(each("moves_applied_total"), WHERE)],
         ),
         events(
@@ -347,8 +347,8 @@ def _what_was_done() -> list[panels.Panel]:
         ),
         events(
             "Refused by bridge and reason",
-            "Moves that were decided but refused, on the ten bridges with the most refusals. Good: none. "
-            "`ovs-lbt history` on the host shows the reason.",
+            "Moves that were planned but refused, on the ten bridges with the most refusals. Good: "
+            "none. `ovs-lbt history` on the host shows the reason of each refusal.",
             [
                 of_host(
                     each("moves_refused_total", "job, instance, bridge, reason"),

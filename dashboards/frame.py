@@ -1,4 +1,4 @@
-"""Builds the parts of a dashboard around its panels: variables, links and annotations."""
+"""Builds the parts of a Grafana dashboard around its panels: variables, links and annotations."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def marks(scope: Scope, listed: str, among: str = "") -> list[Builder[model.Anno
     `listed`: the panel that lists moves. Grafana draws simultaneous marks on top of each other, and
     shows only the text of the uppermost mark. PromQL can neither join names into one text nor count
     simultaneous moves, because a port that moves again is no longer among them.
-    `among`: a condition without an answer if no moves are to be marked.
+    `among`: a condition; moves are marked only while this query has a result.
     """
     named = (
         ("Moves", "purple", queries.CHOICE_REASONS, "moved"),

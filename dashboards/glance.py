@@ -19,12 +19,12 @@ from dashboards.queries import (
 )
 
 UTILIZATION = of_links_up(BRIDGES, BRIDGES("uplink_utilization_ratio"))
-# As many bars as can be read in a low panel.
+# The number of bars that fit into a low panel.
 FEW = 3
 
 
 def wrong_now(*, width: int) -> panels.Panel:
-    """Return a panel with the number of services that have a problem, shown on another dashboard."""
+    """Return a panel with the number of services that have a problem, linked to the fleet dashboard."""
     return number(
         "Wrong now",
         "The number of services with a known problem: the service is down, a bridge is not connected, "
@@ -39,7 +39,7 @@ def wrong_now(*, width: int) -> panels.Panel:
 
 
 def worst_uplinks(*, width: int, height: int, most: int = MOST) -> panels.Panel:
-    """Return a panel with the busiest uplinks now."""
+    """Return a panel with the `most` uplinks that are busiest now."""
     worst = f"topk({most}, max {BY_UPLINK} ({UTILIZATION}))"
     how_many = {MOST: "ten", FEW: "three"}[most]
     return ranking(
@@ -58,15 +58,15 @@ def worst_uplinks(*, width: int, height: int, most: int = MOST) -> panels.Panel:
 
 
 def last_moves(*, width: int, height: int) -> panels.Panel:
-    """Return a panel with the last moves on all selected bridges, even if their service is down."""
+    """Return a table of the last moves on all selected bridges, even if their service is down."""
     bound = BRIDGES("port_bound_timestamp_seconds", f'reason=~"{REASONS}"')
     moved = f"last_over_time({bound}[{RANGE}]) >= $__from / 1000"
     by_move = "max by (job, instance, bridge, port, uplink, reason)"
     return rows(
         "Last ten moves",
-        "The last VM port moves on all bridges in the time range, with the time, uplink and reason. "
-        "Repeated moves of a port for the same reason share one row. `ovs-lbt explain PORT` on the host "
-        "has details. Click a name to see the bridge.",
+        "The last moves of VM ports on all bridges in the time range, with time, new uplink and "
+        "reason. Repeated moves of a port for the same reason share one row. `ovs-lbt explain "
+        "PORT` on the host has details. Click a name to see the bridge.",
         [
             Column(
                 "When",

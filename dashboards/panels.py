@@ -78,7 +78,7 @@ PLAIN: Steps = ((None, TEXT),)
 DONE: Steps = ((None, UNKNOWN), (0, NEUTRAL))
 NONE_IS_GOOD: Steps = ((None, UNKNOWN), (0, GOOD), (1, BAD))
 NONE_IS_BEST: Steps = ((None, UNKNOWN), (0, GOOD), (0.5, WARNING))
-# Green would mean that all are good, although one is enough for this colour.
+# Not green, because one is enough for this colour, and green would mean that all are good.
 NONE_IS_BAD: Steps = ((None, UNKNOWN), (0, BAD), (1, NEUTRAL))
 UTILIZATION: Steps = ((None, UNKNOWN), (0, GOOD), (BUSY_RATIO, WARNING), (FULL_RATIO, BAD))
 # The age from which a decision is old.
@@ -124,7 +124,7 @@ BELOW = model.DynamicConfigValue("custom.transform", "negative-Y")
 NAME_PX = 11
 # The number of bars in a graph of counts: more bars would be too thin to see.
 BARS = 75
-# The least maximum of a count's axis: for zeros alone, Grafana's axis would end at 100.
+# The smallest maximum of an axis for counts: if all were 0, Grafana's axis would end at 100.
 LEAST_COUNT = 2
 # The minimum width in pixels of a column without a given width.
 LEAST_WIDTH = 90
@@ -132,7 +132,7 @@ LEAST_WIDTH = 90
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A query, and the legend of its series."""
+    """A query of a panel, and the legend of its series."""
 
     expr: str
     legend: str = ""
@@ -148,7 +148,7 @@ class Column:
     """A column of a table: the values of a query (`expr`) or, without a query, of a label.
 
     `width` in pixels; columns without a width share the remaining space. `link`: the target of links
-    from its values. `hidden`: only links of other columns use it.
+    from the column's values. `hidden`: the column is not shown, and links of other columns use it.
     """
 
     title: str
@@ -189,7 +189,7 @@ def number(
     link: str = "",
     width: int = 4,
 ) -> stat.Panel:
-    """Show the present value as a coloured number, the legend's text, or both (`shown`)."""
+    """Return a panel with the current value as a coloured number, its legend, or both (`shown`)."""
     plain = steps == PLAIN and words is None
     panel = (
         stat.Panel()
@@ -219,7 +219,7 @@ def ranking(
     width: int = 12,
     height: int = 9,
 ) -> bargauge.Panel:
-    """Show a bar for each series, with its present value."""
+    """Return a panel with a bar for each series, whose length is the current value."""
     panel = (
         bargauge.Panel()
         .min(0)
@@ -258,12 +258,11 @@ def lines(
     width: int = 12,
     height: int = 8,
 ) -> timeseries.Panel:
-    """Show a line for each series, dotted for received traffic.
+    """Return a graph with a line for each series, dotted for received traffic.
 
-    Series called a threshold or a capacity are drawn as limits. `of_uplinks`, `of_ports`: each
-    line has the colour of the uplink, or of the VM port, that its legend begins with.
-    `none_is_good`: each line counts problems.
-    `least_maximum`: the end of the axis if all values are lower.
+    Series with the legend threshold or capacity are drawn as limits. `of_uplinks`, `of_ports`: each
+    line has the colour of the uplink or VM port whose name begins its legend. `none_is_good`: the
+    lines count problems. `least_maximum`: the end of the axis if all values are lower.
     """
     panel = _graph(title, text, asks, unit, width, height).fill_opacity(0).min(0)
     panel.show_points(points)
@@ -294,7 +293,7 @@ def events(
     width: int = 12,
     height: int = 8,
 ) -> timeseries.Panel:
-    """Show stacked bars of counts over time. `by_reason`: with the colours of the reasons.
+    """Return a graph of counts as stacked bars. `by_reason`: in the colours of the reasons.
 
     A bar counts the events since the previous bar.
     """
@@ -314,10 +313,10 @@ def events(
 def sent_and_received(
     title: str, text: str, sent: Ask, received: Ask, capacity: str
 ) -> timeseries.Panel:
-    """Show sent traffic stacked above the axis, received traffic below it, and both capacities.
+    """Return a graph of sent traffic stacked above the axis, received traffic below, and capacities.
 
-    Each line has the colour of the VM port that its legend begins with. The capacities give panels
-    of equally fast uplinks the same scale.
+    Each line has the colour of the VM port whose name begins its legend. Because of the capacities,
+    panels of equally fast uplinks have the same scale.
     """
     limits = [Ask(capacity, "capacity"), Ask(capacity, "capacity, received")]
     panel = _graph(title, text, [sent, received, *limits], BITS, 12, height=10)
@@ -368,7 +367,7 @@ def states(
     width: int = 12,
     height: int = 8,
 ) -> statetimeline.Panel:
-    """Show a bar for each series, with a colour for each state over time."""
+    """Return a timeline with a bar for each series, in the colours of its states (`words`)."""
     panel = _timeline().mappings([_mapping(words)])
     panel.transformations([_without_empty_answers()])
     return _panel(panel, title, text, [_range(ask)], WORDS, width, height)
@@ -377,7 +376,7 @@ def states(
 def matrix(
     title: str, text: str, expr: str, *, row: str, value: str, width: int, height: int
 ) -> statetimeline.Panel:
-    """Show a bar for each value of the label `row`, in the colour of the uplink in the label `value`."""
+    """Return a timeline with a bar for each `row`, in the colours of the uplinks in label `value`."""
     time = f"Time\\{row}"
     unknown = model.ValueMappingResult(color=UNKNOWN)
     pattern = model.DashboardRegexMapOptions(f"/^{NOT_KNOWN}$/", unknown)
@@ -405,7 +404,7 @@ def matrix(
 
 
 def distribution(title: str, text: str, expr: str, *, width: int = 12) -> heatmap.Panel:
-    """Show the distribution of a histogram's values over time. The query keeps the label `le`."""
+    """Return a heatmap of a histogram's values over time. The query keeps the label `le`."""
     panel = (
         heatmap.Panel()
         .calculate(False)
@@ -438,7 +437,7 @@ def rows(
     width: int = 24,
     height: int = 9,
 ) -> table.Panel:
-    """Show a table of present values, with a row for each set of labels that its queries share.
+    """Return a table of current values, with a row for each set of labels that the queries share.
 
     `labelled`: queries whose labels are shown, but not their values. `sort`: the columns that order the
     rows, the most important first; unless a column is `ascending`, the highest value comes first.
@@ -494,7 +493,7 @@ def _grouped(labels: Sequence[str], values: Sequence[str]) -> dict[str, object]:
 
 
 def severity(alerts: str, labels: str, of: Callable[[str], str] = str) -> Column:
-    """Return a column with the severity of alerts. Sorting by it shows critical alerts first.
+    """Return a column with the severity of alerts. Sorted by this column, critical alerts are first.
 
     `of` adds further labels to the query.
     """
@@ -601,19 +600,19 @@ def _without_empty_answers() -> model.DataTransformerConfig:
     """Return a transformation that removes answers without series, because these have no fields.
 
     For such an answer, a timeline would report a missing time, as if the query were wrong. Without
-    an answer, it reports that there is no data.
+    an answer, the timeline reports that there is no data.
     """
     return _transform("filterFieldsByName", include={"pattern": ".*"})
 
 
 def _whole(panel: timeseries.Panel, unit: str, decimals: int | None = None) -> None:
-    """Set the number of decimals: `decimals` or, for counts, none."""
+    """Set the number of decimals to `decimals` or, for counts, to 0."""
     if unit == COUNT or decimals is not None:
         panel.decimals(decimals or 0)
 
 
 def _of_what_happened() -> build.FieldColor:
-    """Return colours from blue to purple, by highest value, as the default palette begins with green.
+    """Return colours from blue to purple by highest value; the default palette begins with green.
 
     Green means good. Grafana 9 does not support shades of one colour, and would show no graph.
     """
@@ -643,7 +642,7 @@ def _mapping(words: Words) -> model.ValueMap:
 
 
 def _of_uplinks() -> Iterator[model.RegexMap]:
-    """Yield mappings that colour the names of uplinks, or the word for no uplink, with the same text."""
+    """Yield mappings that colour the names of uplinks and the word `none`, and keep their text."""
     for index, (pattern, colour) in enumerate({f"/^{NONE}$/": BAD, **UPLINK_NAMES}.items()):
         result = model.ValueMappingResult(color=colour, index=index)
         yield model.RegexMap(model.DashboardRegexMapOptions(pattern, result))

@@ -75,11 +75,11 @@ def rate(counter: str) -> str:
 
 
 def rate_of_connected(scope: Scope, counter: str) -> str:
-    """Return the rate of a switch's counter if the service and the switch have answered all the time.
+    """Return the rate of a switch's counter if service and switch have answered throughout the range.
 
-    While the switch does not answer, its counters here do not change, and then jump: neither shows the
-    actual load. If a range begins before the service starts, or ends after it stops, Prometheus
-    computes the rate as if the existing samples covered the range: the load would seem to rise or fall.
+    While the switch does not answer, the exported counters do not change, and jump afterwards: neither
+    shows the actual load. If a range begins before the service starts, or ends after it stops, Prometheus
+    computes the rate as if the samples covered the whole range: the load would seem to rise or fall.
     """
     connected = scope("bridge_connected")
     answered = f"min_over_time({connected}[{RATE}]) == 1"
@@ -91,8 +91,8 @@ def each_step(counter: str, service: str = BUILDS) -> str:
     """Return the exact increase of a counter in each step of a graph.
 
     `increase` would extrapolate, and steps shorter than its range would show an event twice.
-    If a counter is lower than before, the service has restarted, and it counts from zero. The same
-    applies to a new counter of a `service` that existed before.
+    If a counter is lower than before, the service has restarted, and the counter started from zero. The
+    same applies to a new counter of a `service` that existed before.
     """
     now = f"last_over_time({counter}[{STEP}])"
     before = f"last_over_time({counter}[{GAP}] offset {STEP})"
@@ -138,22 +138,22 @@ def and_all(shown: str, all_of_them: str, **labels: str) -> str:
 
 
 def how_many(series: str, value: int, among: str = "") -> str:
-    """Return the number of series with this value; no answer instead of zero without series."""
+    """Return the number of series with this value; without any series, no result instead of zero."""
     return f"sum({series} == bool {value}{among and f' and {among}'})"
 
 
 def known(value: str, wrong: str = "> 0") -> str:
-    """Show a value that is not `wrong` only if all services answer, because others may be `wrong`."""
+    """Show a `wrong` value always, but other values only if all services answer."""
     return f"{value} {wrong} or {all_answering(value)}"
 
 
 def of_connected(scope: Scope, series: str) -> str:
-    """Keep series of bridges whose switch answers. The present state of other bridges is unknown."""
+    """Keep series of bridges whose switch answers. The current state of other bridges is unknown."""
     return f"({series} and {ON_BRIDGE} ({scope('bridge_connected')} == 1))"
 
 
 def of_links_up(scope: Scope, series: str) -> str:
-    """Keep series of uplinks whose switch answers and whose link is up; without a link, idle is bad."""
+    """Keep series of uplinks that are up and whose switch answers: a down uplink is not just idle."""
     return of_connected(scope, f"{series} and {ON_UPLINK} {scope('uplink_up')} == 1")
 
 
@@ -177,7 +177,7 @@ def if_connected(scope: Scope, count: str) -> str:
 
 
 def how_many_are_wrong() -> str:
-    """Return the number of services with a known problem of their own or of anything that they manage.
+    """Return the number of services with a known problem of the service, a bridge or an uplink.
 
     Each job without a leader adds 1. All causes of an unknown state also count, so zero means that
     there is no problem. Alerts about a service have no label for a bridge, and alerts about a job have
@@ -212,12 +212,12 @@ def short_service(series: str) -> str:
 
 
 def quantile(share: float, histogram: str, by: str) -> str:
-    """Return a quantile of a histogram, for example 0.99, for each value of the labels `by`."""
+    """Return a quantile (`share`, for example 0.99) of a histogram for each value of labels `by`."""
     return f"histogram_quantile({share}, sum by (le, {by}) ({rate(histogram)}))"
 
 
 def slowest(share: float, histogram: str) -> str:
-    """Return a quantile of a histogram, for the bridges where it is highest over the time range.
+    """Return a quantile of a histogram for the bridges where this quantile is highest in the time range.
 
     The quantile of a bridge without events is not a number. `topk` would fill up with such bridges.
     """
@@ -227,7 +227,7 @@ def slowest(share: float, histogram: str) -> str:
 
 
 def bound_at_ms(scope: Scope, reasons: str) -> str:
-    """Return the times at which ports were bound for these reasons, as milliseconds since the epoch.
+    """Return the times at which ports were bound for these reasons, in milliseconds since the epoch.
 
     When a binding ends, its series ends, so the query covers a range of time.
     """
