@@ -1,7 +1,7 @@
 """The table of commands: the help, the usage, the requests and the completion of `ovs-lbt` derive from it.
 
-To add a command, add a row here. If the service carries it out, add a function to the commands in
-`operations.operator`; if it does not need the service, add one to `cli`.
+To add a command, add a row here. If the service carries out the command, also add a function in
+`operations.operator`; if the command does not need the service, add a function in `cli`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controller.text.wording import invalid
 SERVICE = "ovs-lbt"
 SERVICE_NAME = f"{SERVICE}, or {SERVICE} followed by up to 20 letters, digits, dots, dashes or underscores, such as {SERVICE}-b"
 DEFAULT_METRICS = "127.0.0.1:9476"
-# The shortest and the longest time in which a change can be confirmed.
+# The minimum and the maximum of `--rollback-after`.
 LEAST_CONFIRM_S, MOST_CONFIRM_S = 5.0, DAY_S
 
 
@@ -51,7 +51,7 @@ def service_name(text: str) -> str:
 
 
 def _yes(option: str) -> Argument:
-    text = f"with {option}: perform the migration, instead of only printing it"
+    text = f"with {option}: perform the migration instead of only printing its steps"
     return Argument("--yes", help=text, local=True)
 
 
@@ -64,7 +64,7 @@ RECORD = (
     Argument("name", "NAME"),
 )
 JSON = Argument("--json", help="print JSON")
-DRY_RUN = Argument("--dry-run", help="make all checks, print what would change, and change nothing")
+DRY_RUN = Argument("--dry-run", help="run all checks and print the changes, but do not make them")
 ROLLBACK_AFTER = Argument(
     "--rollback-after",
     "S",
@@ -86,7 +86,7 @@ _ROWS = (
             Argument(
                 "--listen",
                 "ADDR:PORT",
-                "accept connections from bridges at this address; over TLS, if TLS files are given (default: none)",
+                "accept connections from bridges at this address, over TLS if TLS files are given (default: none)",
             ),
             Argument("--private-key", "FILE", "TLS: the private key of this service"),
             Argument("--certificate", "FILE", "TLS: the certificate of this service"),
@@ -143,14 +143,14 @@ _ROWS = (
             Argument("--teaming", "T", "switch-independent, static or lacp", setting="teaming"),
             Argument(
                 "--observe",
-                help="report decisions, and move nothing",
+                help="report decisions, but do not move VM ports",
                 setting="mode",
                 setting_value="observe",
             ),
             Argument(
                 "--from-bond",
                 "BOND",
-                "first migrate this Linux bond to the bridge, with its members, addresses, routes and VLANs",
+                "first migrate this Linux bond, with its members, addresses, routes and VLANs, to the bridge",
                 local=True,
             ),
             _yes("--from-bond"),
@@ -158,8 +158,8 @@ _ROWS = (
         ),
         (
             "ovs-lbt attach br0  # attach a bridge with a bond",
-            "ovs-lbt attach br0 --observe  # report decisions, and move nothing",
-            "ovs-lbt attach br0 --rollback-after 60  # roll back in a minute, unless: ovs-lbt confirm br0",
+            "ovs-lbt attach br0 --observe  # report decisions, but do not move VM ports",
+            "ovs-lbt attach br0 --rollback-after 60  # roll back after 60 s unless confirmed",
             "ovs-lbt attach br0 --uplink eth0 --uplink eth1 --policy adaptive  # use these uplinks",
         ),
         details=keys.attach_manual,
@@ -173,12 +173,12 @@ _ROWS = (
             BRIDGE,
             Argument(
                 "--purge",
-                help="also remove all ovs-lbt settings; also works on a detached bridge",
+                help="also remove all ovs-lbt settings, even if the bridge is already detached",
             ),
             Argument(
                 "--to-bond",
                 "BOND",
-                "then restore the Linux bond that attach --from-bond migrated",
+                "after the detach, restore the Linux bond that attach --from-bond migrated",
                 local=True,
             ),
             _yes("--to-bond"),
@@ -200,7 +200,7 @@ _ROWS = (
         "rollback",
         "undo a change that was made with --rollback-after and is not confirmed",
         (BRIDGE,),
-        ("ovs-lbt rollback br0  # undo this change now",),
+        ("ovs-lbt rollback br0  # undo the unconfirmed change now",),
         aliases=("revert",),
         slow=True,
     ),
@@ -223,11 +223,11 @@ _ROWS = (
         (
             "ovs-lbt check  # check all attached bridges",
             "ovs-lbt check br0  # check one bridge, attached or not",
-            "ovs-lbt check br0 --uplink eth0 --uplink eth1  # check an attach with these uplinks",
+            "ovs-lbt check br0 --uplink eth0 --uplink eth1  # check an attach that uses these uplinks",
             "ovs-lbt check --json  # print JSON for a program",
         ),
-        "Check whether attached bridges are healthy, and whether the upstream network uses them as configured.\n"
-        "If a bridge is not attached, check whether an attach would succeed. No bridge is changed.\n"
+        "Check whether attached bridges are healthy, and whether the upstream network matches their configuration.\n"
+        "If BRIDGE is not attached, check whether an attach would succeed. No bridge is changed.\n"
         "Exit status: 0 no findings, 1 findings, 2 a bridge could not be checked.",
         slow=True,
         reads=True,
@@ -265,14 +265,14 @@ _ROWS = (
             Argument(
                 "--filter",
                 "TEXT",
-                "show only VM ports with this text in the port, VM, uplink or reason",
+                "show only VM ports with this text in their name, VM, uplink or reason",
                 default="",
             ),
             Argument("--once", help="print one screen as plain text, for scripts and pipes"),
         ),
         (
             "ovs-lbt top br0  # show one bridge",
-            "ovs-lbt top --sort drops --filter web  # show VM ports that contain web, sorted by drops",
+            "ovs-lbt top --sort drops --filter web  # show VM ports matching web, sorted by drops",
             "ovs-lbt top --once  # print one screen as text",
         ),
         top_manual.SUMMARY,
@@ -289,20 +289,20 @@ _ROWS = (
         ),
         (
             "ovs-lbt set bridge br0 threshold=60 window-s=10  # change settings of a bridge",
-            "ovs-lbt set bridge br0 mode=observe policy=adaptive  # try a policy, and move nothing",
+            "ovs-lbt set bridge br0 mode=observe policy=adaptive  # try a policy without moving VM ports",
             "ovs-lbt set interface eth1 role=standby  # change the role of an uplink",
             "ovs-lbt set interface vnet0 prefer=eth1 shares=80  # set rules of a VM port",
-            "ovs-lbt set interface vnet0 prefer=  # remove the rule",
+            "ovs-lbt set interface vnet0 prefer=  # remove the rule prefer",
         ),
         details=keys.manual,
         most_settings=62,
     ),
     Command(
         "get",
-        "show settings: values, defaults, where they are set, and their meaning",
+        "show settings with their values, defaults, origins and meanings",
         (
             *RECORD,
-            Argument("key", "KEY", "only this setting (default: all)", nargs="?"),
+            Argument("key", "KEY", "show only this setting (default: all)", nargs="?"),
             JSON,
         ),
         (
@@ -345,7 +345,7 @@ _ROWS = (
         "drain",
         "move all VM ports off an uplink, and wait until the uplink is idle",
         (UPLINK,),
-        ("ovs-lbt drain eth1  # return when eth1 is idle",),
+        ("ovs-lbt drain eth1  # move VM ports, and return when eth1 is idle",),
     ),
     Command(
         "undrain",
@@ -360,7 +360,7 @@ _ROWS = (
             ANY_BRIDGE,
             Argument(
                 "--endpoints",
-                help="measure the VMs of this host for 10 s (two updates of statistics), and show which tunnel endpoint each VM should use",
+                help="measure the loads of this host's VMs for 10 s (two updates of statistics), and show the best tunnel endpoint for each VM",
                 local=True,
             ),
             JSON,
@@ -377,11 +377,11 @@ _ROWS = (
         "make the moves of the last plan",
         (
             ANY_BRIDGE,
-            Argument("--plan", "ID", "only if this is the last plan; plan prints the ID"),
+            Argument("--plan", "ID", "apply only if the last plan printed this ID"),
         ),
         (
-            "ovs-lbt apply br0  # make the moves that plan has shown",
-            "ovs-lbt apply --plan 3f9a2c1e  # make them only if this is still the last plan",
+            "ovs-lbt apply br0  # make the moves of the last plan of br0",
+            "ovs-lbt apply --plan 3f9a2c1e  # make the moves only if this is still the last plan",
         ),
     ),
     Command(
@@ -389,8 +389,8 @@ _ROWS = (
         "explain why a VM port is on its uplink",
         (PORT, JSON),
         (
-            "ovs-lbt explain vnet0  # name the VM port by its interface",
-            "ovs-lbt explain web-1 --json  # name the VM port by its VM",
+            "ovs-lbt explain vnet0  # use the name of the interface",
+            "ovs-lbt explain web-1 --json  # use the name of the VM",
         ),
         reads=True,
     ),
@@ -399,7 +399,7 @@ _ROWS = (
         "show past decisions, with their reasons and results",
         (
             ANY_BRIDGE,
-            Argument("--port", "PORT", "only entries of this VM port or VM"),
+            Argument("--port", "PORT", "show only entries about this VM port or VM"),
             Argument(
                 "--last",
                 "N",
@@ -416,11 +416,11 @@ _ROWS = (
     ),
     Command(
         "rescue",
-        "without the service: restore forwarding on a bridge with plain uplinks",
-        (ANY_BRIDGE, Argument("--all", help="rescue every attached bridge that needs it")),
+        "restore forwarding on a bridge with plain uplinks while the service is stopped",
+        (ANY_BRIDGE, Argument("--all", help="rescue every attached bridge that needs a rescue")),
         (
             "ovs-lbt rescue br0  # rescue one bridge",
-            "ovs-lbt rescue --all  # rescue every bridge that needs it",
+            "ovs-lbt rescue --all  # rescue every bridge that needs a rescue",
         ),
         requested=False,
         exclusive=True,
@@ -430,17 +430,17 @@ _ROWS = (
         "support-bundle",
         "write a file with the data for troubleshooting",
         (
-            Argument("bridges", "BRIDGE", "include these bridges (default: attached)", nargs="*"),
+            Argument("bridges", "BRIDGE", "only these bridges (default: all attached)", nargs="*"),
             Argument(
                 "--out",
                 "FILE",
-                "the file, or a directory (default: ovs-lbt-support-HOST-TIME.tar.gz in this directory)",
+                "the file to write, or its directory (default: ovs-lbt-support-HOST-TIME.tar.gz in the current directory)",
                 parse=Path,
             ),
         ),
         (
             "ovs-lbt support-bundle  # write a file to the current directory",
-            "ovs-lbt support-bundle --out /var/tmp br0  # include flows of one bridge",
+            "ovs-lbt support-bundle --out /var/tmp br0  # include only br0's flows",
         ),
         "Write a file with the data for troubleshooting: settings, status, history, flows, groups,\n"
         "counters, versions and logs, without secrets. This command also works without the service.",
@@ -452,7 +452,7 @@ _ROWS = (
         (Argument("shell", "bash|zsh|fish", choices=("bash", "zsh", "fish")),),
         (
             ". <(ovs-lbt completion bash)  # complete commands in this shell",
-            "ovs-lbt completion zsh >/usr/local/share/zsh/site-functions/_ovs-lbt  # install for zsh, as the package does",
+            "ovs-lbt completion zsh >/usr/local/share/zsh/site-functions/_ovs-lbt  # install the completion for zsh, as the package does",
         ),
         requested=False,
     ),
@@ -469,7 +469,7 @@ _ROWS = (
     Command(
         "bench",
         "run a benchmark layout",
-        examples=("ovs-lbt bench vmware_lbt --quick  # run a layout for some minutes",),
+        examples=("ovs-lbt bench vmware_lbt --quick  # run a layout for a few minutes",),
         requested=False,
     ),
 )
@@ -494,7 +494,7 @@ READING = frozenset(name for name, row in REQUESTS.items() if row.reads)
 
 
 def listing() -> str:
-    """The list of commands in `ovs-lbt --help`, grouped by purpose, each with an example."""
+    """Return the list of commands in `ovs-lbt --help`, grouped by purpose, each with an example."""
     lines = list[str]()
     for title, names in GROUPS.items():
         lines += ["", f"{title}:"]

@@ -1,4 +1,4 @@
-"""The commands that the engine returns, and that the shell carries out."""
+"""The commands that the engine returns for the service to carry out: on switches, the database, files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.dataplane.specs import Changes, FlowSpec
 
 
 class Command:
-    """A command of the engine."""
+    """The base class of all commands of the engine."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class Disconnect(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ReadInstalled(BridgeCommand):
-    """Request the installed flows and groups. The answer is an `InstalledRead` with the same number."""
+    """Request the installed flows and groups. The answer is an `InstalledRead` with the same `number`."""
 
     number: int = 0
 
@@ -53,7 +53,7 @@ class ReadStats(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ReadInbound(BridgeCommand):
-    """Request counters of the traffic from each uplink to these VM ports. The answer may include others."""
+    """Request counters of traffic from uplinks to these VM ports. The `InboundRead` may include others."""
 
     ofports: tuple[int, ...]
 
@@ -65,20 +65,20 @@ class ReadLearned(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ForgetForwarding(BridgeCommand):
-    """Make NORMAL forget all addresses that it has learned."""
+    """Delete all addresses that the action NORMAL has learned."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadForwarding(BridgeCommand):
-    """Request the addresses that NORMAL has learned. The answer is a `ForwardingRead`."""
+    """Request the addresses that the action NORMAL has learned. The answer is a `ForwardingRead`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renew(BridgeCommand):
     """Restart the timeouts of these learned flows, if they are unchanged.
 
-    Flows that no longer exist, or whose address has since been learned on another port or outside the
-    bridge, are not affected, because the switch compares the cookie.
+    Because the switch compares cookies, this command does not affect flows that no longer exist, or
+    whose address has since been learned on another port or outside the bridge.
     """
 
     flows: tuple[FlowSpec, ...]
@@ -104,7 +104,7 @@ class Prepare(Command):
 
 @dataclass(frozen=True, slots=True)
 class SendFrame(BridgeCommand):
-    """Send a frame through the pipeline as if port `ofport` had received it."""
+    """Send a frame through the pipeline, as if received on port `ofport`."""
 
     ofport: int
     frame: bytes
@@ -112,7 +112,7 @@ class SendFrame(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class DeliverFrame(BridgeCommand):
-    """Send a frame out on a port unchanged, bypassing the pipeline."""
+    """Send an unchanged frame out on port `ofport`, bypassing the pipeline."""
 
     ofport: int
     frame: bytes
@@ -122,7 +122,7 @@ class DeliverFrame(BridgeCommand):
 class SetPortFlags(BridgeCommand):
     """Set the flag no-flood on ports `no_flood`, and clear it on ports `flood`.
 
-    Other ports are not changed. The answer is a `PortFlagsSet` with the same number.
+    Other ports are not changed. The answer is a `PortFlagsSet` with the same `number`.
     """
 
     number: int
@@ -132,9 +132,9 @@ class SetPortFlags(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class AddSelectGroup(BridgeCommand):
-    """Add the select group for dp_hash, or replace it if it is different.
+    """Add the select group for dp_hash, or replace the installed group if that group is different.
 
-    The answer is a `SelectGroupAdded` with the same number.
+    The answer is a `SelectGroupAdded` with the same `number`.
     """
 
     number: int
@@ -153,7 +153,7 @@ class Shape(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ForwardByOne(BridgeCommand):
-    """Make NORMAL forward on one plain uplink, and disconnect the `others`, as a rescue does.
+    """Forward with NORMAL on the plain uplink `uplink` only, without the `others`, like a rescue.
 
     The answer is a `ForwardingByOne`.
     """
@@ -164,7 +164,7 @@ class ForwardByOne(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class AnnounceEndpoints(BridgeCommand):
-    """Announce the own addresses of a bridge's tunnel endpoints, several times within 15 s.
+    """Announce the addresses of a bridge's tunnel endpoints several times within 15 s.
 
     The announcements continue after the bridge is detached, and after this service ends.
     """
@@ -186,7 +186,7 @@ class Setting:
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """The record, the column and the key that are set."""
+        """The table, record, column and key to set."""
         return self.table, self.record, self.column, self.key
 
 
@@ -194,7 +194,7 @@ class Setting:
 class Write(Command):
     """Write settings in one transaction. With a `request_id`, a `Written` event follows.
 
-    `applied`: the event follows when ovs-vswitchd has applied the settings, or did not in time.
+    `applied`: the event follows after ovs-vswitchd has applied the settings, or after a timeout.
     """
 
     settings: tuple[Setting, ...]
@@ -204,7 +204,7 @@ class Write(Command):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Command):
-    """Write an answer to the standby: this service is alive."""
+    """Answer a standby service's check (`Challenged`): this service is alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class Record(Command):
 
 @dataclass(frozen=True, slots=True)
 class Observe(BridgeCommand):
-    """An observation for the histogram `histogram` in controller/metrics/exporter.py."""
+    """Add a duration to the histogram `histogram` in controller/metrics/exporter.py."""
 
     histogram: str
     seconds: float

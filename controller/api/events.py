@@ -1,4 +1,4 @@
-"""The events that the engine receives from the shell."""
+"""The events that the engine receives: connections, counters, database changes, requests, timers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.dataplane.specs import FlowSpec, GroupSpec
 
 
 class Event:
-    """An event for the engine."""
+    """The base class of all events for the engine."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ class AddressesRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class Leading(Event):
-    """This service leads from now on (`leads` True), or another service does."""
+    """The leader has changed. `leads`: this service leads from now on; otherwise, another service does."""
 
     leads: bool
 
@@ -132,7 +132,7 @@ class PortRemoved(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class FrameHeard(BridgeEvent):
-    """A path-check frame that an uplink has received, or the proof of a round, returned by the switch."""
+    """A path-check frame received on an uplink, or the service's own probe, returned by the switch."""
 
     uplink: int
     frame: bytes
@@ -146,7 +146,7 @@ class Sample(NamedTuple):
     """Byte counters at `clock_s`, the age of the port or flow according to the switch.
 
     `tx_bytes`: bytes towards the network. None: the switch does not count them. A switch counts whole
-    bytes; a simulated switch also counts fractions. Packets are counted for flows, and are 0 for ports.
+    bytes; a simulated switch also counts fractions. Packets are counted for flows only; for ports, 0.
     """
 
     clock_s: float
@@ -177,7 +177,7 @@ class PortStatsRead(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class UnitCountersRead(BridgeEvent):
-    """The traffic between each VM port and uplinks, from flow counters: (VM port's ofport, sample).
+    """Counters of traffic between each VM port and uplinks: (VM port's ofport, sample).
 
     `buckets`: the traffic sent through each bucket, by (number of the hash, number of the bucket), if
     requested. `address_units`: the traffic of addresses behind VM ports, by slot, if requested.
@@ -190,7 +190,7 @@ class UnitCountersRead(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class InboundRead(BridgeEvent):
-    """Traffic from uplinks to VM ports, from flow counters: (VM port's ofport, uplink's ofport, bytes)."""
+    """Counters of traffic from uplinks to VM ports: (VM port's ofport, uplink's ofport, bytes)."""
 
     counted: tuple[tuple[int, int, int], ...]
 
@@ -199,8 +199,8 @@ class InboundRead(BridgeEvent):
 class LearnedRead(BridgeEvent):
     """The addresses learned on VM ports, as (ofport, MAC, VLAN).
 
-    `from_normal`: addresses learned on ports that the service did not know yet; the VLAN is None if it
-    depends on the port's configuration only. `elsewhere`: addresses of VM ports whose frames have since
+    `from_normal`: addresses learned on ports that are new to the service; the VLAN is None if only the
+    port's configuration determines the VLAN. `elsewhere`: addresses of VM ports whose frames have since
     arrived from outside the bridge, as (MAC, VLAN).
     """
 
@@ -260,7 +260,7 @@ class Shaped(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class BundleDone(BridgeEvent):
-    """A bundle was committed or, with an `error`, refused as a whole."""
+    """The result of an `Apply`: the switch committed the bundle or, with an `error`, refused all of it."""
 
     bundle_id: int
     error: str | None = None
@@ -284,8 +284,8 @@ class ForwardingByOne(BridgeEvent):
 class Tick(Event):
     """Run the due timers of the bridge whose timer has been due for longest.
 
-    The shell sends another `Tick` while a timer is due. In between, it can carry out the commands of
-    the first `Tick`, and handle urgent events.
+    The service sends another `Tick` while a timer is due. Between two ticks, the service can carry out
+    the commands of the first `Tick`, and handle urgent events.
     """
 
 
@@ -293,7 +293,7 @@ class Tick(Event):
 class Faulted(Event):
     """A part of this service has failed, for the `count`th time since the host booted.
 
-    `text`: the error. `at_s`: in seconds since the epoch.
+    `text`: the error. `at_s`: the time of the failure, in seconds since the epoch.
     """
 
     part: str

@@ -1,4 +1,4 @@
-"""The history: records of decisions, their form in files, and their output. Decisions do not use them."""
+"""The history of decisions: its entries, their JSON in files, queries and output. Decisions do not use it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Happened(StrEnum):
 
     `planned`: moves that were not made, because the bridge is in observe mode. `outcome`: loads of
     uplinks some time after the previous decision. `unrelieved`: an uplink is above the threshold and no
-    move helps; `relieved`: this is no longer so. `rule-broken`: a VM port's rule is not met; `rule-kept`:
+    move helps; `relieved`: this state has ended. `rule-broken`: a VM port's rule is not met; `rule-kept`:
     the rule is met again. `confirmed`: a change was confirmed; `reverted`: a change was not confirmed,
     and was rolled back. `path-fault`: frames are lost on an uplink whose link is up; `path-mended`: no
     frames are lost any more.
@@ -63,18 +63,18 @@ class Moved:
 
     @property
     def way(self) -> str:
-        """The unit or the buckets, the source and the target, in words."""
+        """A description of the move: the unit or the buckets, the source and the target."""
         source, target = self.ends
         return f"{self.what}: {source} -> {target}"
 
     @property
     def what(self) -> str:
-        """The unit or the buckets that are moved, in words."""
+        """A description of the unit or the buckets that are moved."""
         return f"{self.unit}, {self.buckets} buckets" if self.buckets else self.unit
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Source and target in words; for a VM port that is split or merged, see `ends`."""
+        """Descriptions of the source and the target; for splits and merges, see the function `ends`."""
         return ends(self.source, self.target, self.reason)
 
 
@@ -115,11 +115,11 @@ class Entry:
 
     def __post_init__(self) -> None:
         moves = self.happened in (Happened.MOVED, Happened.PLANNED)
-        assert self.moves or not moves, "an entry of moves has some"
+        assert self.moves or not moves, "an entry about moves contains moves"
 
 
 def ends(source: str | None, target: str, reason: str) -> tuple[str, str]:
-    """Source and target of a move, in words."""
+    """Return descriptions of the source and the target of a move."""
     match reason:
         case Reason.SPLIT:
             return source or "-", BY_CONNECTION
@@ -129,7 +129,7 @@ def ends(source: str | None, target: str, reason: str) -> tuple[str, str]:
 
 
 def as_line(entry: Entry, epoch_s: float) -> str:
-    """An entry as one line of JSON. `epoch_s` is the wall-clock time at which `at_s` was zero."""
+    """Return an entry as one line of JSON. `epoch_s`: the wall-clock time at which `at_s` was zero."""
     after = "after" if entry.happened is Happened.OUTCOME else "expected"
     shown: dict[str, Any] = {
         "at": round(epoch_s + entry.at_s, 3),
@@ -147,7 +147,7 @@ def as_line(entry: Entry, epoch_s: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of bridges, VM ports and VMs that exist now; they may have no history yet."""
+    """The names of existing bridges, VM ports and VMs, which may have no entries yet."""
 
     bridges: frozenset[str] = frozenset()
     ports: frozenset[str] = frozenset()
@@ -174,7 +174,7 @@ class Query:
 
 
 def read(lines: Iterable[str], query: Query) -> list[dict[str, Any]]:
-    """Parse lines, and return the last matching entries. Incomplete lines are skipped."""
+    """Parse lines, and return the last entries that match `query`. Invalid lines are skipped."""
     found: deque[dict[str, Any]] = deque(maxlen=query.last)
     for line in lines:
         try:
@@ -223,7 +223,7 @@ def _is_move(value: Any) -> bool:
 def render(
     entries: Sequence[Mapping[str, Any]], as_json: bool, clock: Callable[[float], str]
 ) -> str:
-    """Entries as lines of JSON, or as text: each with a line, and more lines for its moves and loads.
+    """Return entries as lines of JSON, or as text: a line for each entry, then its moves and loads.
 
     `clock` formats seconds since the epoch.
     """
@@ -266,7 +266,7 @@ def _worst(of: Mapping[str, float]) -> float:
 
 
 def move(moved: Moved) -> dict[str, Any]:
-    """The JSON form of a move, in the history and in plans."""
+    """Return the JSON form of a move, for the history and for plans."""
     what = "policy" if moved.buckets else "port"
     shown = {what: moved.unit, **fields(moved, "vm", "buckets", "source", "target", "reason")}
     return {key: value for key, value in shown.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The form of commands and requests: the rows of the table of commands, and functions that parse requests.
+"""The form of commands and requests: types of the table of commands, and functions that parse requests.
 
 A request consists of the name of a command and words, as `ovs-appctl` sends them: names, settings
 of the form KEY=VALUE, and options. `words` builds the words from the command line, and `parse` parses
@@ -96,7 +96,7 @@ class Command:
 
     @property
     def options(self) -> list[Argument]:
-        """The options that are options in a request as well, and not settings."""
+        """The options that a request contains as options, and not as settings."""
         return [a for a in self.carried if a.is_option and a.setting is None]
 
     def example_pairs(self) -> list[list[str]]:
@@ -117,7 +117,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The words of a request: names, settings and options."""
+    """A parsed request: names, settings and options."""
 
     names: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
@@ -130,18 +130,18 @@ class Asked:
 
     @property
     def dry_run(self) -> bool:
-        """Whether the request is only checked, and its effect described."""
+        """Whether to check the request and describe its effect, without making changes."""
         return "--dry-run" in self.options
 
     @property
     def confirm_s(self) -> float | None:
-        """The time after which the change is rolled back unless confirmed; None: never."""
+        """The time after which the change is rolled back unless confirmed; None: no rollback."""
         text = self.options.get("--rollback-after")
         return None if text is None else float(text)
 
 
 def form(row: Command) -> tuple[str, int, int]:
-    """The usage of a request, and its minimum and maximum number of words."""
+    """Return the usage of a request, and its minimum and maximum number of words."""
     alone, least, most = list[str](), 0, 0
     for argument in row.positionals:
         optional = argument.nargs == "?"
@@ -160,7 +160,7 @@ def form(row: Command) -> tuple[str, int, int]:
 
 
 def words(row: Command, given: Mapping[str, Any]) -> list[str]:
-    """The words of a request, from the arguments that argparse has parsed."""
+    """Return the words of a request, from the arguments that argparse has parsed."""
     # An empty name is kept: the service then reports it.
     present = [(a, value) for a in row.carried if (value := given[a.dest]) not in (None, False, [])]
     names, settings, options = list[str](), dict[str, str](), list[str]()
@@ -231,11 +231,11 @@ def refuse_unknown(words: Sequence[str], keys: Mapping[str, Key]) -> None:
             what = f"key of {' or '.join(sorted(records))}"
             raise Refused(unknown(what, key, keys, "ovs-lbt set --help"))
         if not equals:
-            raise Refused(f"{key} has no value; for its values: ovs-lbt set --help")
+            raise Refused(f"{key} has no value; for valid values: ovs-lbt set --help")
 
 
 def changes(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str | None]:
-    """Parse and check words of the form KEY=VALUE, or KEY=, which removes a key: its value is None."""
+    """Parse and check words of the form KEY=VALUE or KEY=. KEY= removes a key: its value is None."""
     _refuse_repeated(words)
     ended = [word[:-1] for word in words if word.endswith("=") and word[:-1] in keys]
     values = assignments([word for word in words if word[:-1] not in ended], keys)

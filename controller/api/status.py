@@ -15,7 +15,7 @@ from policies.rules import Rule
 
 BITS_PER_BYTE = 8
 Shown = TypeVar("Shown")
-# A number, None if it is not known, or a number for each label value (with several labels: each tuple).
+# A number, None if the number is not known, or numbers by label value (by tuple for several labels).
 Value = float | None | Mapping[Any, float | None]
 
 
@@ -23,8 +23,8 @@ Value = float | None | Mapping[Any, float | None]
 class PathHindrance:
     """A disturbance of an uplink's path checks by other hosts.
 
-    `kind`: `flooded`, or `address` if another host sends from the uplink's probe address. `seen_on`: the
-    uplinks that received such frames.
+    `kind`: `flooded` (too many frames to or from probe addresses), or `address` (another host sends from
+    the uplink's probe address). `seen_on`: the uplinks that received those frames.
     """
 
     kind: str
@@ -36,15 +36,15 @@ class PathHindrance:
 
 @dataclass(frozen=True, slots=True)
 class UplinkStatus:
-    """The state of an uplink. `counters`: those of the port in the last reading.
+    """The state of an uplink. `counters`: the uplink's counters in the last poll.
 
     `unrelieved`: the uplink is above the threshold, and its policy has no move that helps.
     `link_changes`: how many times the link went up or down since the service started. `units`: the number
-    of addresses behind VM ports on the uplink, if each is a separate unit. `silent`: the protocols
+    of addresses behind VM ports on the uplink, if each address is a separate unit. `silent`: the protocols
     that receive no answers on the uplink although its link is up. `decided`: the load, carried or
-    offered, on which the last moves because of load were based; None before the first one. `path_faults`:
-    each with the time at which it began, in seconds since the epoch. `waits`: why the uplink is not used:
-    spanning tree blocks it, or it has received no frame since its link came up.
+    offered, that caused the last moves to balance load; None before the first move. `path_faults`: faults,
+    with the times at which they began, in seconds since the epoch. `waits`: why the uplink is not used
+    yet: spanning tree blocks the uplink, or no frame has arrived on it since its link came up.
     """
 
     uplink: Uplink
@@ -64,13 +64,13 @@ class UplinkStatus:
 class PortStatus:
     """The state of a VM port. `load.tx_bps`: traffic from the VM; `load.rx_bps`: traffic to the VM.
 
-    `counters`: those of the port in the last reading, of traffic out of the switch (`tx`) and into it.
-    They do not include dropped packets. `bound_at`: seconds since the epoch; None while the port is not
-    bound. `planned_uplink`: the uplink that the port would use in enforce mode. `rules`: a description
-    of the violation of each rule; empty if the rule is met. `shaped_drops`: the port's frames that were
-    dropped because its queue was full. `units`: the number of addresses behind the port on each uplink,
-    if each is a separate unit. `split`: sent traffic is spread over the policy's buckets, because it is
-    too much for one uplink.
+    `counters`: the port's counters in the last poll, out of the switch (`tx`) and into the switch (`rx`);
+    the numbers of packets exclude dropped packets. `bound_at`: seconds since the epoch; None while the
+    port is not bound. `planned_uplink`: the uplink that the port would use in enforce mode. `rules`: by
+    rule, a description of its violation; empty if the rule is met. `shaped_drops`: the port's frames that
+    were dropped because its queue was full. `units`: the number of addresses behind the port on each
+    uplink, if each address is a separate unit. `split`: sent traffic is spread over the policy's buckets,
+    because one uplink is too small for this traffic.
     """
 
     port: VmPortConfig
@@ -90,19 +90,19 @@ class PortStatus:
 class BridgeStatus:
     """The state of a bridge. Moves are counted by reason since the service started.
 
-    `config`: the configuration that the operator requested. `on_normal`: the bridge has a bond and is in observe mode, so NORMAL forwards; the uplinks of VM
-    ports are then only planned. `fallen_back`: LACP is not negotiated, so one uplink serves all VM
-    ports. `optimality_ratio`: the highest utilization of an uplink, divided by the lowest value that
-    any placement could reach. `buckets`: for each hashed policy, the number of buckets on each uplink.
-    `budgets_spent`: the number of units that have used up their move budget. `reannounced`: how often
-    a VM port was announced again because inbound traffic did not follow its move. `not_followed`: the
-    number of moves that inbound traffic never followed. `connection_hash`: the connection hash in use,
-    the reason, and the cost if it is not negligible; None if no policy of the bridge spreads
-    connections. `path_rounds`, `path_frames`: rounds of path checks and their frames, by result; empty
-    if path checks are off. `flooded_pps`: the rate of frames that reach every VM port of a VLAN.
-    `repeated_pps`: the rate of broadcasts that all members of a LAG deliver. `overruling`: the number
-    of other programs' flows that take precedence over ours. `failure`: the last internal error while
-    the bridge was handled; empty if there is none.
+    `config`: the configuration that the operator requested. `on_normal`: the bridge has a bond and is in
+    observe mode, so NORMAL forwards, and the uplinks of VM ports are only planned. `fallen_back`: LACP is
+    not negotiated, so one uplink serves all VM ports. `optimality_ratio`: the highest utilization of an
+    uplink, divided by the lowest value that any placement could reach. `buckets`: for each hashed policy,
+    the number of buckets on each uplink. `budgets_spent`: the number of units that have used up their
+    move budget. `reannounced`: how often a VM port was announced again because inbound traffic did not
+    follow its move. `not_followed`: the number of moves that inbound traffic never followed.
+    `connection_hash`: the connection hash in use, the reason, and the cost if it is not negligible; None
+    if no policy of the bridge spreads connections. `path_rounds`, `path_frames`: rounds of path checks
+    and their frames, by result; empty if path checks are off. `flooded_pps`: the rate of frames that
+    reach every VM port of a VLAN. `repeated_pps`: the rate of broadcasts that all members of a LAG
+    deliver. `overruling`: the number of other programs' flows that take precedence over our flows.
+    `failure`: the last internal error while the bridge was handled; empty if there is none.
     """
 
     config: BridgeConfig
@@ -132,7 +132,7 @@ class BridgeStatus:
 
     @property
     def rules_broken(self) -> tuple[tuple[PortStatus, str, str], ...]:
-        """The broken rules: VM port, rule, and a text with the current and the required uplink."""
+        """The broken rules: VM port, rule, and a description of the current and the required uplink."""
         return tuple((p, rule, how) for p in self.ports for rule, how in p.rules.items() if how)
 
 
@@ -140,7 +140,7 @@ class BridgeStatus:
 
 
 def as_json(bridge: BridgeStatus) -> dict[str, Any]:
-    """A bridge as JSON (docs/reference/json.md); rates in bit/s, times in seconds since the epoch."""
+    """Return a bridge as JSON (docs/reference/json.md): rates in bit/s, times in seconds since the epoch."""
     config = bridge.config
     of_hash = zip(("used", "why", "cost"), bridge.connection_hash or (), strict=False)
     hashed = {name: value for name, value in of_hash if value is not None}
@@ -205,7 +205,7 @@ def _port(of: PortStatus) -> dict[str, Any]:
 
 
 def _counted(counter: float) -> int | None:
-    """A counter of a port; None if the switch does not count this."""
+    """Return a counter as an integer; None if the switch does not support this counter."""
     return None if counter == UNSUPPORTED else int(counter)
 
 
@@ -216,18 +216,18 @@ def _drops(counters: PortCounters) -> int | None:
 
 
 def fields(record: object, *names: str) -> dict[str, Any]:
-    """The named fields of a record, with values for JSON."""
+    """Return the named fields of a record, with values for JSON."""
     return {name: _plain(getattr(record, name)) for name in names}
 
 
 def _if_set(record: object, *names: str) -> dict[str, Any]:
-    """The named fields of a record that have a value (not None, false or empty), for JSON."""
+    """Return the named fields of a record whose value is not None, false or empty, for JSON."""
     unset: tuple[Any, ...] = (None, False, "", [])
     return {name: value for name, value in fields(record, *names).items() if value not in unset}
 
 
 def _plain(value: Any) -> Any:
-    """A value in a form that can be converted to JSON: dataclasses as objects, tuples as lists."""
+    """Return a value in a form that JSON can represent: dataclasses as objects, tuples as lists."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return [*map(_plain, value)] if isinstance(value, tuple) else value
@@ -238,14 +238,14 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class StatusMetric(Generic[Shown]):
-    """A metric of an uplink, a VM port or a bridge. `labels`: label names, except the record's name."""
+    """A metric of an uplink, VM port or bridge. `labels`: its labels except for the record's name."""
 
     read: Callable[[Shown], Value]
     labels: tuple[str, ...]
     is_counter: bool
 
     def samples(self, record: Shown) -> Iterable[tuple[tuple[str, ...], float | None]]:
-        """The samples of a record: the values of `labels`, with the sample's value."""
+        """Return the samples of a record, each with the values of `labels` and the number."""
         value = self.read(record)
         if not isinstance(value, Mapping):
             return (((), value),)
@@ -261,7 +261,7 @@ def _counter(read: Callable[[Shown], Value], *labels: str) -> StatusMetric[Shown
 
 
 def _of_capacity(load: Load | None, uplink: UplinkStatus) -> dict[str, float | None]:
-    """A load as a share of an uplink's capacity, by direction."""
+    """Return a load as shares of an uplink's capacity, by direction."""
     if load is None:
         return {}
     of = uplink.uplink.capacity_bps
@@ -363,10 +363,10 @@ METRIC_HELP = {
     "uplink_capacity_bytes_per_second": "Capacity of the uplink in each direction.",
     "uplink_up": "1 while the uplink's link is up and the partner answers LACP, BFD and CFM, if they are used. 0 otherwise, and before the switch has reported the link.",
     "uplink_silent": "1 while the uplink's link is up, but the partner does not answer LACP, BFD or CFM.",
-    "uplink_path_fault": "1 while path checks lose frames on the uplink although its link is up. The label kind is unreachable, vlan or mtu. The label vlan is 0 for untagged frames, and empty for all frames. The label mtu is empty except for kind mtu. The label decided is false if another uplink may be at fault instead. The metric is absent while no frames are lost, and while path checks are off.",
+    "uplink_path_fault": "1 while path-check frames are lost on the uplink although its link is up. The label kind is unreachable, vlan or mtu. The label vlan is 0 for untagged frames, and empty for all VLANs. The label mtu is set only for kind mtu. The label decided is false if the fault may be on another uplink. The metric is absent while no frames are lost, and while path checks are off.",
     "uplink_link_changes": "Number of times that the uplink's link went up or down, or that the partner started or stopped answering.",
     "uplink_utilization_ratio": "Utilization of the uplink over the last poll interval. The label direction is transmit or receive.",
-    "uplink_decided_utilization_ratio": "Utilization of the uplink on which the last moves because of load were based. The history shows whether this is a mean or a peak. The value is above 1 if VM ports offered more load than the capacity. The metric is absent before the first such move.",
+    "uplink_decided_utilization_ratio": "Utilization of the uplink that caused the last moves to balance load. The history shows whether this value is a mean or a peak. The value is above 1 if VM ports offered more load than the capacity. The metric is absent before the first such move.",
     "uplink_unrelieved": "1 while the uplink's mean load over the policy's window is above the threshold and no possible move would relieve the uplink.",
     "uplink_units": "Number of addresses on the uplink, if each address behind a VM port is a separate unit.",
     "uplink_info": "The role of the uplink: active, standby, unused or drained.",
@@ -378,22 +378,22 @@ METRIC_HELP = {
     "port_limit_bytes_per_second": "The highest rate at which the VM port may send on an uplink. The metric is absent if no limit is set.",
     "port_shaped_drops": "Frames from the VM port that were dropped because the VM port's queue at an uplink was full. The metric is absent while uplinks have no queues for VM ports.",
     "port_binding": "1 for the uplink that the VM port uses.",
-    "port_bound_timestamp_seconds": "Time when the VM port was bound to its current uplink, in seconds since the epoch. The label reason is the reason of the last move, the policy that first placed the VM port, or restored.",
+    "port_bound_timestamp_seconds": "Time when the VM port was bound to its current uplink, in seconds since the epoch. The label reason is the reason of the last move, the name of the policy that first placed the VM port, or the word restored.",
     "rule_broken": "1 while the rule is broken. The metric has one sample for each rule of the VM port: allow, pin, reserve-mbps, affinity, anti-affinity or prefer.",
     "port_units": "Number of addresses behind the VM port, if each address is a separate unit (unit=source-mac).",
     "port_info": "The VM behind the port.",
     "endpoint_info": "1 if the port is a tunnel endpoint. Its labels contain lists, separated by commas: the source addresses of the tunnels (label address), the tunnel types (label kind), and the bridges that have the tunnels (label of).",
     "endpoint_transmit_bytes_per_second": "Traffic from a tunnel endpoint to uplinks over the last poll interval, according to flow counters. On the userspace datapath, the byte counters of the port do not include tunnel traffic.",
     "endpoint_receive_bytes_per_second": "Traffic from uplinks to a tunnel endpoint over the last poll interval, according to flow counters.",
-    "bridge_connected": "1 while the switch is connected.",
+    "bridge_connected": "1 while the service is connected to the bridge.",
     "bridge_info": "Policy, teaming and mode of the bridge.",
-    "bridge_threshold_ratio": "Utilization above which VM ports are moved because of load, as a share of the uplink's capacity.",
+    "bridge_threshold_ratio": "Utilization above which the policy moves VM ports to balance load, as a share of the uplink's capacity.",
     "bridge_imbalance_ratio": "Difference between the highest and the lowest utilization of the uplinks that are up.",
     "bridge_optimality_ratio": "Utilization of the most utilized uplink, divided by the lowest value that any placement could achieve. The best value is 1. Without load, the value is 1.",
-    "move_budget_exhausted": "Number of VM ports and other units that are not moved because of load, because their policy limits moves and they have moved four times in the last 180 s.",
+    "move_budget_exhausted": "Number of VM ports and other units that are not moved to balance load now, because their policy limits moves and they have moved four times in the last 180 s.",
     "inbound_reannounced": "Number of times that a VM port was announced again because inbound traffic still arrived on the old uplink after a move.",
     "inbound_not_followed": "Number of moves after which inbound traffic still arrived on the old uplink when the VM port had been announced again three times.",
-    "path_rounds": "Number of rounds of path checks. The label result is judged, or void if the switch did not return the service's own probe. The metric is absent while path checks are off.",
+    "path_rounds": "Number of rounds of path checks. The label result is judged if the results were used, or void if the switch did not return the service's own probe. The metric is absent while path checks are off.",
     "path_frames": "Number of probes, and of queries to hosts, in rounds with the result judged. The label result is arrived, lost, full (lost on a full uplink), hindered (lost during a flood) or astray (only a copy arrived). Only frames with the result lost indicate a fault. The metric is absent while path checks are off.",
     "bridge_flooded_packets_per_second": "Rate of frames that reach every VM port of a VLAN, because of broadcasts or a loop. The value is the lowest rate in three polls. It is 0 while the VM ports of the VLAN receive at different rates.",
     "bridge_repeated_packets_per_second": "Rate of broadcasts that all members of a LAG deliver. It is 0 unless at least 100 frames arrived on each member, and these numbers differ by at most 1 %. A value above 0 means that the members are separate ports on the upstream switch, and that every VM receives each broadcast once from every member. Without a LAG, the value is 0. The counters are read every 10 s.",

@@ -206,7 +206,7 @@ WRONG_USAGE = {
     "set": "the following arguments are required: bridge|interface, NAME, KEY=VALUE",
     "set bridge br0": "the following arguments are required: KEY=VALUE",
     "set port vnet0 pin=eth0": "argument bridge|interface: port is invalid; expected one of bridge, interface",
-    "set bridge br0 threshold": "threshold has no value; for its values: ovs-lbt set --help",
+    "set bridge br0 threshold": "threshold has no value; for valid values: ovs-lbt set --help",
     "set bridge br0 ''": f"no key of a bridge is named ''; {KEYS}",
     "set bridge br0 =60": f"no key of a bridge is named ''; {KEYS}",
     "set bridge br0 treshold=60": f"no key of a bridge is named treshold (did you mean threshold?); {KEYS}",

@@ -47,7 +47,7 @@ def move(name: str = "vnet0", reason: Reason = Reason.THRESHOLD, target: str = "
 VALUES: dict[str, Callable[[], object]] = {
     "its home stays": lambda: move(reason=Reason.SPLIT),
     "only a split has shares": lambda: replace(move(), shares=(("eth1", 1.0),)),
-    "an entry of moves has some": lambda: Entry(Happened.MOVED, 0.0, "br0", "why"),
+    "an entry about moves contains moves": lambda: Entry(Happened.MOVED, 0.0, "br0", "why"),
     "is added and deleted in one bundle": lambda: Changes(add_groups=(GROUP,), delete_groups=(1,)),
     "unique slots": lambda: a_team(addresses=(SLOT, replace(SLOT, ofport=OfPort(11)))),
     "unique hash numbers": lambda: a_team(hashes=(HASH, HASH)),
