@@ -153,7 +153,7 @@ class Shape(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ForwardByOne(BridgeCommand):
-    """Forward with NORMAL on the plain uplink `uplink` only, without the `others`, like a rescue.
+    """Make NORMAL forward on plain uplink `uplink`, and disconnect the `others`, as a rescue does.
 
     The answer is a `ForwardingByOne`.
     """

@@ -62,7 +62,7 @@ def _main(given: Sequence[str] | None) -> int:
     dry_run = getattr(options, "dry_run", False)
     if moves and waits:
         return answers.failed(
-            f"--rollback-after does not work with --{moves.replace('_', '-')}, because no timer can move a bond back"
+            f"--rollback-after does not work with --{moves.replace('_', '-')}, because a timer cannot roll back the migration of a bond"
         )
     asked = words(BY_NAME[options.command], vars(options))
     if moves:
@@ -72,7 +72,7 @@ def _main(given: Sequence[str] | None) -> int:
     if options.command == "check":
         settings = [word for word in asked if word != "--json"]
         if options.bridge is None and settings:
-            parser.error("settings for an attach need a BRIDGE")
+            parser.error("BRIDGE is missing; --uplink, --policy and --teaming require it")
         return answers.check(settings, options.json)
     if options.command == "support-bundle":
         from controller import support_bundle

@@ -1,6 +1,6 @@
 """Sends requests to the service, prints its answers, and returns exit statuses.
 
-Answers go to stdout, errors and warnings to stderr. `check` also reports network problems from counters.
+Answers go to stdout, errors and warnings to stderr. `check` also reports network problems that counters show.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def ask(command: str, words: list[str]) -> int:
 def tell(answered: str) -> None:
     """Print an answer to stdout, and its warnings to stderr.
 
-    The library of Open vSwitch 3.1 adds a newline to each answer; the library of 3.5 does not.
+    The Python library of Open vSwitch 3.1 adds a newline to each answer; that of 3.5 does not.
     """
     for line in answered.removesuffix("\n").split("\n") if answered else ():
         print(line, file=sys.stderr if line.startswith("warning: ") else sys.stdout)
@@ -45,7 +45,7 @@ def failed(why: str, status: int = 1) -> int:
 
 
 def show(bridge: str | None) -> int:
-    """Request JSON and format it here, where the terminal's width and colours are known."""
+    """Request the status as JSON, and print it for this terminal's width and colours."""
     words = [] if bridge is None else [bridge]
     shown = json.loads(client.request("show", [*words, "--json"]))
     from controller.text import show_view, terminal
@@ -58,7 +58,7 @@ def show(bridge: str | None) -> int:
 
 
 def check(words: Sequence[str], json_wanted: bool) -> int:
-    """Check bridges, or whether a bridge can be attached, and return the exit status."""
+    """Print the findings of `check` from the service and this host, and return the exit status."""
     import ovs.dirs
 
     from controller.operations.check import ERROR, Finding, lines, problems
@@ -86,7 +86,7 @@ def check(words: Sequence[str], json_wanted: bool) -> int:
 
 
 def _flags(team: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Report VM ports with flag `no-flood` on plain uplinks. On a bond, the service reports them."""
+    """Report VM ports with flag `no-flood` if uplinks are plain. With a bond, the service does this."""
     from controller.host.forwarding import flagged
     from controller.operations.check import ignored_flags
 
@@ -101,7 +101,7 @@ def _flags(team: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _upstream(team: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Report problems of the upstream network that counters of a bridge on this host show."""
+    """Report problems of the upstream network that a bridge's counters on this host show."""
     from controller.dataplane.specs import COOKIE_PREFIX
     from controller.dataplane.tables import COOKIE_PREFIX_MASK
     from controller.host.programs import run
@@ -121,7 +121,7 @@ def _upstream(team: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def history(service: str, words: list[str]) -> int:
-    """Print the history of the service, or of its default file if no service is running."""
+    """Print the service's history, read from the default file if the service is not running."""
     if client.running():
         return ask("history", words)
     from controller.host import journal

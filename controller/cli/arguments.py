@@ -18,7 +18,7 @@ SEPARATE = {"replay": "controller.replay.command", "bench": "topologies.bench"}
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose refusals are the same as those of the service, on one line."""
+    """A parser that reports errors in the same form as the service, on one line."""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
@@ -34,7 +34,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _WithoutCommands(argparse.RawDescriptionHelpFormatter):
-    """Omits the list of commands, because the description lists them grouped by purpose."""
+    """A formatter that omits the commands, because the description lists them by purpose."""
 
     def add_argument(self, action: argparse.Action) -> None:
         if action.dest != "command":
@@ -42,7 +42,7 @@ class _WithoutCommands(argparse.RawDescriptionHelpFormatter):
 
 
 class _Version(argparse.Action):
-    """Prints the version, which is only determined when needed because that is slow."""
+    """Prints the version. Only this action determines the version, because that is slow."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
@@ -55,7 +55,7 @@ class _Version(argparse.Action):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands. `replay` and `bench` also have separate parsers."""
+    """Return the parser of all commands. Commands in `SEPARATE` also have separate parsers."""
     made = _Parser(
         prog="ovs-lbt",
         description=f"Load-Based Teaming for Open vSwitch.\n{listing()}",
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parsed(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments of a command. An option can also stand before or between the last words."""
+    """Parse the arguments of a command. Options may stand before or between the last positionals."""
     options, more = parser.parse_known_args(given)
     if more and not any(word.startswith("-") for word in more):
         for last in BY_NAME[options.command].positionals[-1:]:
@@ -94,7 +94,7 @@ def separate_parser(command: str) -> argparse.ArgumentParser:
 
 
 def service_asked(parser: argparse.ArgumentParser, given: str | None) -> str:
-    """Return the name of the service to contact: the option, else the variable, else the default."""
+    """Return the name of the service to contact: `given`, else OVS_LBT_NAME, else the default."""
     if given is not None or not (named := os.environ.get("OVS_LBT_NAME")):
         return given or client.NAME
     try:
@@ -104,7 +104,7 @@ def service_asked(parser: argparse.ArgumentParser, given: str | None) -> str:
 
 
 def check_keys(parser: argparse.ArgumentParser, table: str, settings: Sequence[str]) -> None:
-    """Exit with a usage error for keys that do not exist or are given twice."""
+    """Exit with a usage error if a key in `settings` does not exist or is given twice."""
     from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
 
     ours = BRIDGE_KEYS if table == "bridge" else UPLINK_KEYS | VM_KEYS
@@ -115,7 +115,7 @@ def check_keys(parser: argparse.ArgumentParser, table: str, settings: Sequence[s
 
 
 def is_text(word: str) -> bool:
-    """Whether an argument is valid UTF-8. Python represents other bytes by lone surrogates."""
+    """Whether an argument is valid UTF-8. Python represents other bytes as lone surrogates."""
     try:
         word.encode()
     except UnicodeEncodeError:
@@ -130,8 +130,8 @@ def _add_target(parser: argparse.ArgumentParser, **settings: Any) -> None:
 
 
 def _add(command: _Parser, row: Command) -> None:
-    """Add the arguments of a command to its parser, and its help: a description and examples."""
-    # The option is also accepted after the command, without a default that would override the first.
+    """Add the arguments of a command to its parser, with help, a description and examples."""
+    # --target is also accepted after the command, without a default that would override its value.
     _add_target(command, help=argparse.SUPPRESS, default=argparse.SUPPRESS)
     command.formatter_class = argparse.RawDescriptionHelpFormatter
     command.description = row.description or f"{row.help[0].upper()}{row.help[1:]}."

@@ -1,4 +1,4 @@
-"""The command line of `attach --from-bond` and `detach --to-bond`: asks the service, then runs the migration."""
+"""Runs `attach --from-bond` and `detach --to-bond`: prints the steps, and migrates a Linux bond or back."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ RISK = """\
 risk: the host's own network then depends on ovs-vswitchd. While ovs-vswitchd is stopped, or if it fails
 to start, the host has no network. Use a console that does not depend on this bond. Packets are lost while
 members are moved: a member's link goes down and up again, and with LACP the upstream switch negotiates
-again. If a step fails, or a gateway that answers now does not answer later, everything is rolled back.
-The configuration of your distribution still has the Linux bond. Change it before the next boot."""
+again. If a step fails, or a gateway that answers now does not answer later, all steps are rolled back.
+The configuration of your distribution still contains the Linux bond: change it before the next boot."""
 RISK_BACK = """\
-risk: packets are lost while members are moved. The VMs of the bridge lose their network with its bond."""
+risk: packets are lost while members are moved. The VMs of the bridge lose their network, as its bond is removed."""
 KEPT = (
     "to keep this after a reboot, replace the Linux bond in the configuration of your distribution:"
 )
-VLANS_STAY = "VLAN devices stay as they are, with the bridge in place of the bond."
+VLANS_STAY = "keep the VLAN devices, with the bridge instead of the bond as their parent device."
 IFUPDOWN = """\
 --- /etc/network/interfaces (ifupdown)
 auto {bridge}
@@ -70,7 +70,7 @@ NETWORKMANAGER_MEMBER = """\
 
 
 def from_bond(options: argparse.Namespace, words: list[str]) -> int:
-    """Migrate a Linux bond to the bridge, and attach it."""
+    """Migrate a Linux bond to a bridge, attach the bridge, and return the exit status."""
     if options.uplink:
         return answers.failed(
             "--uplink does not work with --from-bond, because the bond's members are the uplinks"
@@ -97,7 +97,7 @@ def from_bond(options: argparse.Namespace, words: list[str]) -> int:
 
 
 def to_bond(options: argparse.Namespace) -> int:
-    """Detach a bridge if it is attached, and convert its bond to a Linux bond."""
+    """Detach a bridge if it is attached, convert its bond to a Linux bond, and return the exit status."""
     host = moving.survey_back(options.bridge, options.to_bond)
     print(back(host))
     if options.dry_run:
@@ -116,7 +116,7 @@ def to_bond(options: argparse.Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    """Print a line about the progress, and ignore the error if the terminal no longer exists."""
+    """Print a line about the progress, and ignore errors because the terminal no longer exists."""
     with contextlib.suppress(OSError):
         print(line, flush=True)
 
@@ -127,7 +127,7 @@ def _say(line: str) -> None:
 
 
 def forward(host: Host) -> str:
-    """Return a text with the steps and the risks of the migration."""
+    """Return a description of the migration's steps and risks."""
     bond, bridge = host.bond, host.bridge
     new = ", a new bridge" if host.makes_bridge else ""
     lines = [
@@ -143,7 +143,7 @@ def forward(host: Host) -> str:
 
 
 def back(host: Host) -> str:
-    """Return a text with the steps and the risks of the migration back."""
+    """Return a description of the steps and risks of the migration back to a Linux bond."""
     bond = host.bond
     lines = [
         f"{bond.name}: bond of {host.bridge}, {', '.join(bond.members)}",
@@ -167,7 +167,7 @@ def _told(stack: Stack) -> list[str]:
 
 
 def configuration(host: Host) -> str:
-    """Return the configuration for ifupdown, netplan and NetworkManager."""
+    """Return the configuration of bridge and bond for ifupdown, netplan and NetworkManager."""
     bond, bridge = host.bond, host.bridge
     addresses = [address.partition(" ")[0] for address in host.own.addresses]
     routes = [*host.own.routes, *host.own.routes6]

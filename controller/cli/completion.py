@@ -1,6 +1,6 @@
 """Completes words on the command line of a shell: commands, options, keys, and names on this host.
 
-The shell scripts pass the command line to this module, and offer the returned words. So all shells offer
+The shell scripts pass the command line to this module, and offer the returned words. All shells offer
 the same words, and new commands, options and keys need no change here. `ovs-vsctl` lists the names, because
 the service may be stopped, and our own database code is too slow for the Tab key.
 """
@@ -83,7 +83,7 @@ class Names:
         return dict(team.interfaces) if team else {}
 
     def uplinks_beside(self, port: str | None) -> dict[str, str]:
-        """Return the uplinks of the bridge that has this port; all uplinks if the port is unknown."""
+        """Return the uplinks of the bridge that contains this port; all uplinks if it is unknown."""
         name = port.partition("/")[0] if port else None
         for team in self.teams.values():
             if team.attached and name in team.interfaces:
@@ -115,8 +115,8 @@ def script(shell: str) -> str:
 def answer(words: Sequence[str]) -> str:
     """Return the candidates for the last word, one per line: the word, a tab, and its description.
 
-    If no space must follow the word, the line ends with another tab. Names that are not safe as an
-    unquoted word of a shell are not offered.
+    If no space must follow the word, the line ends with another tab. Names that are not safe as
+    unquoted words in a shell are omitted.
     """
     lines = []
     for word, meaning in complete(words, functools.cache(read)).items():
@@ -130,7 +130,7 @@ def answer(words: Sequence[str]) -> str:
 
 
 def is_unfinished(word: str) -> bool:
-    """Whether more text must follow without a space: a value, or another name in a list."""
+    """Whether more text can follow the word without a space: a value, or more names in a list."""
     key, equals, value = word.partition("=")
     return bool(equals) and (not value or key in LISTS)
 
@@ -194,7 +194,7 @@ def _read(parser: argparse.ArgumentParser, before: Sequence[str]) -> _Typed:
 
 
 def _options(parser: argparse.ArgumentParser, typed: _Typed) -> Words:
-    """Return the options that may still follow, by their long names."""
+    """Return the options that can still be added, by their long names, with their help."""
     barred, found = _barred(parser, typed), {}
     for action in parser._actions:
         again = isinstance(action, argparse._AppendAction | argparse._ExtendAction)
@@ -219,7 +219,7 @@ def _barred(parser: argparse.ArgumentParser, typed: _Typed) -> set[str]:
 def _values(
     action: argparse.Action, command: str, typed: _Typed, current: str, names: Known
 ) -> Words:
-    """Return the possible values of an argument, which depend on its metavar."""
+    """Return candidates for the value of an argument. The argument's metavar selects them."""
     if isinstance(action, argparse._SubParsersAction):
         return {choice.dest: choice.help or "" for choice in action._choices_actions}
     metavar = action.metavar if isinstance(action.metavar, str) else action.dest
@@ -274,7 +274,7 @@ def _keys(table: str, name: str, names: Known) -> Mapping[str, Key]:
 
 
 def _values_of_key(key: Key, name: str, value: str, names: Known) -> Words:
-    """Return the values of a key: words, or names of uplinks. In a list, complete the last name."""
+    """Return candidates for a key's value: words, or uplink names; in lists, for the last name."""
     if key.name == "pin":
         return {f"pin={uplink}": "" for uplink in names().uplinks_beside(name)}
     if key.name in LISTS:
@@ -296,7 +296,7 @@ def _without(found: Mapping[str, Of], typed: Container[str]) -> dict[str, Of]:
 
 
 def read() -> Names:
-    """Read the names on this host; none if the database does not answer in time."""
+    """Read the names on this host; return no names if the database does not answer in time."""
     database = os.environ.get("OVS_LBT_OVSDB")
     command = ["ovs-vsctl", "--no-wait", "--format=json"]
     command += [f"--db={database}"] if database else []

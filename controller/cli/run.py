@@ -81,7 +81,7 @@ def address(option: str, text: str, expected: str) -> tuple[str, int] | None:
 
 
 def _running() -> str | None:
-    """Return why the service must not start, if a service with this name is already running."""
+    """Return an error text if a service with this name is already running, else None."""
     import ovs.daemon
     import ovs.vlog
 
@@ -95,7 +95,7 @@ def _running() -> str | None:
 
 
 def log(level: int, everything: bool = False) -> None:
-    """Log to stderr: our messages from this level on, and warnings (or `everything`) of libraries."""
+    """Log our messages of at least `level`, and libraries' warnings (or `everything`), to stderr."""
     terminal.log_to_stderr()
     logging.getLogger("controller").setLevel(level)
     for noisy, quiet in (
@@ -107,12 +107,12 @@ def log(level: int, everything: bool = False) -> None:
 
 
 def blamed_database(why: str) -> str:
-    """Return the error text with the variable for the database's address instead of the option."""
+    """Return the error text with the environment variable OVS_LBT_OVSDB instead of --ovsdb."""
     return blamed(why, {"--ovsdb": RUN_VARIABLES["--ovsdb"]})
 
 
 def take_variables(options: argparse.Namespace) -> dict[str, str]:
-    """Set missing options of `run` from variables. Return the variable used for each option."""
+    """Set missing options of `run` from environment variables, and return those used, by option."""
     taken = {}
     for option, variable in RUN_VARIABLES.items():
         name = option.removeprefix("--").replace("-", "_")
@@ -123,7 +123,7 @@ def take_variables(options: argparse.Namespace) -> dict[str, str]:
 
 
 def blamed(why: str, taken: dict[str, str]) -> str:
-    """Return the error text with variables in place of the options that the variables replaced."""
+    """Return the error text with environment variables instead of the options that they replaced."""
     for option, variable in taken.items():
         why = re.sub(rf"(?<![\w-]){option}(?![\w-])", variable, why)
     return why

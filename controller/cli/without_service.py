@@ -1,6 +1,6 @@
-"""Carries out commands that do not need the service, because it may be stopped.
+"""Carries out commands that also work while the service is stopped.
 
-These are `rescue`, `plan --endpoints`, `detach`, `confirm`, `rollback`, and changes to be confirmed.
+These are `rescue`, `plan --endpoints`, `detach`, `confirm`, `rollback`, and the option --rollback-after.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from controller.text.wording import STARTED, Refused, quoted
 
 
 def rescue(bridge: str | None, dry_run: bool) -> int:
-    """Make bridges with plain uplinks forward on one uplink without the service."""
+    """Make a bridge (None: all) with plain uplinks forward on one uplink without the service."""
     from controller import rescue as rescuing
 
     return _print(lambda: rescuing.rescue(client.database(), bridge, dry_run))
@@ -54,7 +54,7 @@ def plan_endpoints(as_json: bool) -> int:
 
 
 def _print(found: Callable[[], Iterable[str]]) -> int:
-    """Print the lines that `found` returns, or the error if it fails."""
+    """Print the lines that `found` returns or its error, and return the exit status."""
     import ovs.vlog
 
     ovs.vlog.Vlog.set_level("any", "any", "off")
@@ -69,7 +69,7 @@ def _print(found: Callable[[], Iterable[str]]) -> int:
 
 
 def detach(words: list[str]) -> int:
-    """Detach through the service if it is running, else with a temporary service."""
+    """Detach a bridge through the service if it is running, else with a temporary service."""
     if client.obstacle() is not None or client.running():
         return answers.ask("detach", words)
     if (obstacle := client.read_only()) is not None:
@@ -91,7 +91,7 @@ def detach(words: list[str]) -> int:
 
 
 def _dry_run(command: str, words: list[str]) -> int:
-    """Describe what a temporary service would do, from the database only."""
+    """Print the changes that a temporary service would make, read only from the database."""
     from controller.announce_endpoints import read
     from controller.api.engine_commands import Reply
     from controller.api.events import Request
@@ -115,7 +115,7 @@ def _dry_run(command: str, words: list[str]) -> int:
 def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
     """Make a change that is rolled back unless it is confirmed.
 
-    The rollback timer is started first, so it also works if this command or the service fails.
+    The rollback timer is started first, so the rollback works even if this command or the service fails.
     """
     from controller.host import arming
 
@@ -140,7 +140,7 @@ def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
 
 
 def confirm(words: list[str]) -> int:
-    """Confirm through the service if it is running, else in the database."""
+    """Confirm a change through the service if it is running, else in the database."""
     from controller import reversal
 
     bridge = words[0]
@@ -159,7 +159,7 @@ def confirm(words: list[str]) -> int:
 
 
 def revert(words: list[str]) -> int:
-    """Roll back through the service if it is running, else with a temporary service."""
+    """Roll back a change through the service if it is running, else with a temporary service."""
     from controller import reversal
 
     if client.obstacle() is not None or client.running():
@@ -182,7 +182,7 @@ def _bridge_of(options: argparse.Namespace) -> str | None:
 
 
 def _too_late(bridge: str, why: str) -> str:
-    """Return why a change was not confirmed: `why`, or its rollback if the history contains one."""
+    """Return why a change was not confirmed: `why`, or a rollback that the history contains."""
     from controller import reversal
     from controller.host import journal
     from controller.operations import unconfirmed
@@ -200,4 +200,4 @@ def _too_late(bridge: str, why: str) -> str:
         return why
     if (reverted := reversal.last_reversal(told)) is None:
         return why
-    return f"bridge {bridge}: too late: {reverted}; repeat the change"
+    return f"bridge {bridge}: too late to confirm: {reverted}; repeat the change"

@@ -224,7 +224,7 @@ def test_a_drain_and_its_end(team: Bed, service: Service, top: Pane) -> None:
     assert set(service.bindings(bed).values()) == {second.name}
     wait_until(lambda: row(top.text(), first.name)[1] == "drained", "the uplink is drained")
     top.type("d", "1")
-    top.shows(f"[y/n] undrain {first}: use it again?")
+    top.shows(f"[y/n] undrain {first}, so that it is used again?")
     top.type("y")
     wait_until(lambda: row(top.text(), first.name)[1] == "active", "the uplink serves again")
 

@@ -16,7 +16,7 @@ from controller.text.wording import Refused
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command, and return the exit status.
+    """Run `ovs-lbt top`, and return the exit status.
 
     Raises:
         Refused: the service does not answer, a bridge is not attached, or there is no terminal.
@@ -53,7 +53,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _no_screen() -> str | None:
-    """Return why `top` cannot draw on a terminal; None if it can."""
+    """Return why `top` cannot draw on this terminal; None if the terminal is suitable."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return "top: input or output is not a terminal"
     if os.environ.get("TERM", "") in ("", "dumb", "unknown"):

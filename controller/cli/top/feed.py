@@ -1,4 +1,4 @@
-"""Reads the service's status for `top` repeatedly on a thread, and carries out commands."""
+"""Reads the service's status for `top` repeatedly on a thread, and sends commands to the service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READ_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """The service does not answer. `why`: the reason."""
+    """The news that the service does not answer. `why`: the reason."""
 
     why: str
 
@@ -63,7 +63,7 @@ def read() -> Picture:
 class Feed:
     """Reads the status every `interval_s`, and carries out commands at the same time.
 
-    `tell` receives the results of both, on threads of this class. `read_now`: set it to read immediately.
+    `tell` receives all results, on threads of this class. `read_now`: set this event to read immediately.
     """
 
     def __init__(self, tell: Callable[[News], None], interval_s: float) -> None:
@@ -93,10 +93,10 @@ class Feed:
             return Away(str(why))
         except (ValueError, LookupError, TypeError) as error:
             return Away(
-                f"{type(error).__name__}: {error}; top and the service may differ in version"
+                f"{type(error).__name__}: {error}; top and the service may have different versions"
             )
         except Exception as error:
-            return Away(f"{type(error).__name__}: {error}, a fault of top")
+            return Away(f"{type(error).__name__}: {error}, a bug in top")
 
     def _carry_out(self, words: tuple[str, ...]) -> None:
         (command, *rest), refused = words, True
@@ -105,7 +105,7 @@ class Feed:
         except Refused as why:
             text = str(why)
         except Exception as error:
-            text = f"{type(error).__name__}: {error}, a fault of top; try ovs-lbt {' '.join(words)}"
+            text = f"{type(error).__name__}: {error}, a bug in top; try ovs-lbt {' '.join(words)}"
         self._tell(Answer(words, text, refused))
         self.read_now.set()
 

@@ -1,4 +1,4 @@
-"""Handles keys in `top`: returns a new state, and requests to the service, for a state and a key."""
+"""Handles keys in `top`: returns the new state after a key, and the requests to the service."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Quit:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Request the service's status now."""
+    """Request the service's status immediately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class Page:
 
 
 def press(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]]:
-    """Return the state after a key press. `key`: a character, or one of the names above.
+    """Return the state and effects of a pressed key. `key`: a character, or one of the names above.
 
-    `page`: the pane that the keys scroll.
+    `page`: the pane that the scroll keys scroll.
     """
     state = replace(state, message=None)
     match state.mode:
@@ -75,7 +75,7 @@ def press(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]
 
 
 def answered(state: State, words: tuple[str, ...], text: str, refused: bool) -> State:
-    """Return the state after a command was carried out or refused."""
+    """Return the state after the service has carried out or refused a command."""
     command, name, *_ = words
     if command == "explain":
         if not isinstance(state.mode, Reading) or state.mode.port != name:
@@ -185,7 +185,7 @@ def _read(state: State, mode: Reading, key: str, page: Page) -> tuple[State, tup
 
 
 def _of_port(state: State, key: str) -> tuple[State, tuple[Effect, ...]]:
-    """Begin a command for the selected VM port."""
+    """Begin a command for the selected VM port: explain, move, pin or unpin, depending on the key."""
     rows = state.rows
     if not rows:
         return replace(state, message=Message("no VM port is selected", bad=True)), ()
@@ -195,13 +195,13 @@ def _of_port(state: State, key: str) -> tuple[State, tuple[Effect, ...]]:
     if key == "e":
         return replace(state, mode=Reading(None, name)), (Ask(("explain", name)),)
     if key == "u":
-        question = f"unpin {_named(row)}: its policy may move it again"
+        question = f"unpin {_named(row)}, so that its policy can move it again"
         return replace(state, mode=Confirming(("unpin", name), question)), ()
     return _choosing(state, "move" if key == "m" else "pin", row), ()
 
 
 def _choosing(state: State, command: str, row: Row) -> State:
-    """Offer uplinks. Preselect the least loaded other uplink for a move, the present one for a pin."""
+    """Offer uplinks. Preselect the current uplink for a pin, or the least loaded other for a move."""
     (bridge,) = (b for b in state.bridges if b["name"] == row.key[0])
     uplinks = tuple(uplink["name"] for uplink in bridge["uplinks"])
     if not uplinks:
@@ -221,7 +221,7 @@ def _rank(uplink: JsonObject) -> tuple[bool, bool, float]:
 def _drain(state: State) -> State:
     uplinks = tuple(u["name"] for bridge in state.bridges for u in bridge["uplinks"])
     if not uplinks:
-        return replace(state, message=Message("there is no uplink", bad=True))
+        return replace(state, message=Message("no bridge has uplinks", bad=True))
     rows = state.rows
     own = rows[state.at].port["uplink"] if rows and state.selected else None
     return replace(
@@ -246,7 +246,7 @@ def _choose(state: State, mode: Choosing, key: str) -> State:
 
 
 def _confirming(state: State, mode: Choosing) -> Watching | Confirming:
-    """Return a question to confirm the command, with its effect."""
+    """Return the question with which the operator confirms a command and its effect."""
     target = mode.uplinks[mode.at]
     if mode.port is None:
         return _draining(state, target)
@@ -266,7 +266,7 @@ def _draining(state: State, uplink: str) -> Watching | Confirming:
     if found is None:
         return Watching()
     if found["role"] == "drained":
-        return Confirming(("undrain", uplink), f"undrain {uplink}: use it again")
+        return Confirming(("undrain", uplink), f"undrain {uplink}, so that it is used again")
     ports = sum(port["uplink"] == uplink for b in state.bridges for port in b["ports"])
     what = f"{ports} VM port{'' if ports == 1 else 's'}"
     return Confirming(("drain", uplink), f"drain {uplink}: move {what} off it, and stop using it")

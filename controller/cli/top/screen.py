@@ -93,7 +93,7 @@ class _Screen:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Draw again after a resize. On SIGTERM or SIGHUP, end so that curses restores the terminal."""
+        """Draw again after a resize. On SIGTERM or SIGHUP, end and let curses restore the terminal."""
         before = {
             signal.SIGWINCH: signal.signal(signal.SIGWINCH, lambda *_: None),
             signal.SIGTERM: signal.signal(signal.SIGTERM, self._end),
@@ -147,7 +147,7 @@ class _Screen:
                         self._feed.ask(words)
 
     def _key(self) -> str | None:
-        """Return the next key that was pressed, by its name in `keys`; None if there is none."""
+        """Return the next pressed key, as a character or a name in `keys`; None if no key was pressed."""
         while True:
             try:
                 found = self._window.get_wch()
@@ -178,7 +178,7 @@ class _Screen:
         x, encoding = 0, self._window.encoding
         for span in drawn:
             text = span.text.encode(encoding, "replace").decode(encoding)
-            # curses cannot advance the cursor behind the last cell, and reports an error after
+            # curses cannot advance the cursor beyond the last cell, and reports an error after
             # drawing it.
             with contextlib.suppress(curses.error):
                 self._window.addstr(y, x, text, self._styles[span.style])

@@ -31,9 +31,9 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The service's answer at `at_s`. `clock`: that time as text.
+    """The status and decisions in the service's answer at `at_s`. `clock`: that time as text.
 
-    `happened`: the decisions, the newest first. `no_history`: the reason why there are none.
+    `happened`: the decisions, the newest first. `no_history`: why the decisions are unknown.
     """
 
     at_s: float
@@ -47,7 +47,7 @@ class Picture:
 def happenings(
     entries: Iterable[Mapping[str, Any]], clock: Callable[[float], str]
 ) -> tuple[Happening, ...]:
-    """Return decisions, the newest first, without entries about results (`outcome`)."""
+    """Return the decisions in the history, the newest first, without results (`outcome`)."""
     lines = [
         Happening(clock(entry["at"]), entry["bridge"], text)
         for entry in entries
@@ -69,7 +69,7 @@ def _lines(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _way(move: Mapping[str, Any]) -> str:
-    """Describe a move in a short form that fits into a line."""
+    """Return a short description of a move that fits into a line."""
     what = move["port"] if "port" in move else f"{move['policy']}, {move['buckets']} buckets"
     source, target = ends(move.get("source"), move["target"], move["reason"])
     return f"{what}: {source} -> {target}, {move['reason']}"
@@ -80,19 +80,19 @@ def _way(move: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """The normal screen."""
+    """The mode with the normal screen: uplinks, VM ports and decisions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Typing:
-    """The operator types a filter. Esc restores the previous filter (`before`)."""
+    """The mode in which the operator types a filter. `before`: the previous filter."""
 
     before: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A text is shown from line `top` on; None until it arrives. `port`: the VM port it explains."""
+    """The mode that shows `text` (None: not arrived) from line `top` on. `port`: the explained VM port."""
 
     text: str | None
     port: str | None = None
@@ -101,7 +101,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """The operator chooses an uplink for a command; some commands are for a VM port."""
+    """The mode in which the operator chooses one of `uplinks` for a command. `port`: its VM port."""
 
     command: str
     uplinks: tuple[str, ...]
@@ -111,7 +111,7 @@ class Choosing:
 
 @dataclass(frozen=True, slots=True)
 class Confirming:
-    """A command that waits for the operator's confirmation. `question`: a text with its effect."""
+    """The mode in which a command waits for the operator's confirmation, with a `question`."""
 
     words: tuple[str, ...]
     question: str
@@ -122,7 +122,7 @@ Mode = Watching | Typing | Reading | Choosing | Confirming
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The result of a command."""
+    """A message about the last command. `bad`: the message is an error."""
 
     text: str
     bad: bool = False
@@ -131,7 +131,7 @@ class Message:
 # This class has no slots, because it caches its rows.
 @dataclass(frozen=True)
 class State:
-    """The whole state. `pictures`: the newest last; earlier pictures are used to count drops.
+    """The whole state of `top`. `pictures`: the newest last; earlier ones are used to count drops.
 
     `only`: the bridges to show; empty for all. `bridge`: the bridge that is shown alone. `away`: the reason
     why the service does not answer. `now_s`: the current time on the clock of the pictures.
@@ -156,7 +156,7 @@ class State:
 
     @property
     def stale(self) -> bool:
-        """Whether the last answer is too old to show the present state."""
+        """Whether the last answer is too old to show the current state."""
         if self.picture is None:
             return False
         limit_s = max(STALE_S, STALE_INTERVALS * self.interval_s)
@@ -164,7 +164,7 @@ class State:
 
     @property
     def offered(self) -> tuple[JsonObject, ...]:
-        """The bridges that can be shown."""
+        """The bridges to choose from: those in `only`, or all attached bridges."""
         bridges = self.picture.bridges if self.picture else ()
         return tuple(b for b in bridges if not self.only or b["name"] in self.only)
 
@@ -204,7 +204,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A VM port. `drop_ratio`: None if drops are not counted, or not for long enough."""
+    """A row of the table of VM ports. `drop_ratio`: None if unknown (see `dropped`)."""
 
     key: PortKey
     port: JsonObject
@@ -236,7 +236,7 @@ class Row:
 
 
 def dropped(before: JsonObject | None, now: JsonObject) -> float | None:
-    """Return the ratio of dropped packets in the worse direction.
+    """Return the ratio of dropped packets between two answers, in the worse direction.
 
     None if the switch does not count drops in both directions, or if its counters were reset.
     """
@@ -253,7 +253,7 @@ def dropped(before: JsonObject | None, now: JsonObject) -> float | None:
 
 
 def with_picture(state: State, picture: Picture) -> State:
-    """Return the state after an answer of the service."""
+    """Return the state with a new answer of the service."""
     over_s = max(DROPS_OVER_S, state.interval_s)
     kept = [*state.pictures, picture]
     while len(kept) > 2 and picture.at_s - kept[1].at_s >= over_s - 0.1:

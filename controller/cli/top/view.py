@@ -1,4 +1,4 @@
-"""Draws a state as the lines of a screen of any size."""
+"""Draws the screen of `top` as lines: uplinks, VM ports and decisions, for any terminal size."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def screen(state: State, width: int, height: int, unicode: bool = False) -> tupl
 
 
 def page(state: State, width: int, height: int) -> keys.Page:
-    """Return the pane that keys scroll."""
+    """Return the pane that the scroll keys scroll: the VM ports, or a text."""
     body_height = max(0, height - 2)
     if not isinstance(state.mode, Reading):
         return keys.Page(max(1, _panes(state, Look(width), body_height).ports - 1))
@@ -132,10 +132,10 @@ def _title(state: State, width: int) -> Line:
 
 
 def _foot(state: State, width: int) -> list[Line]:
-    """Draw the last line, or several lines for a long question or answer, to show it in full."""
+    """Draw the last line of the screen, or several lines if a question or an answer is long."""
     match state.mode:
         case Typing():
-            return [line(f"/{state.filter}_   Enter: keep it, Esc: show all", Style.HEAD)]
+            return [line(f"/{state.filter}_   Enter: keep the filter, Esc: show all", Style.HEAD)]
         case Reading():
             return [line("up, down, PgUp, PgDn: scroll   Esc: back", Style.DIM)]
         case Choosing():
@@ -170,7 +170,7 @@ def _hint(text: str) -> Line:
 
 
 def _choice(mode: Choosing, width: int) -> Line:
-    """Draw the uplinks to choose from. If they do not all fit, draw those around the chosen uplink."""
+    """Draw the uplinks to choose from. If there are too many, draw those around the chosen uplink."""
     what = {"move": "move", "pin": "pin", "drain": "drain or undrain"}[mode.command]
     head = f"{what} {mode.port[1]} to: " if mode.port else f"{what}: "
     labels = [f" {at} {name} " for at, name in enumerate(mode.uplinks, 1)]
@@ -214,7 +214,7 @@ def _none(state: State) -> str:
 
 
 def _panes(state: State, look: Look, height: int) -> Panes:
-    """Divide the lines among panes: VM ports take precedence, other panes get at least a minimum."""
+    """Divide the lines among panes. VM ports take precedence, except over a minimum for other panes."""
     wanted_uplinks = sum(len(bridge["uplinks"]) for bridge in state.bridges) + 1
     uplinks = min(wanted_uplinks, max(LEAST_PANE, height // UPLINKS_SHARE))
     if height < 2 * LEAST_PANE:
@@ -256,14 +256,14 @@ def _port_page(state: State, look: Look, height: int) -> tuple[list[Line], str]:
     shown = rows[first : first + count]
     drawn = _ports(state, shown, look, rows[state.at] if rows else None)
     if not rows:
-        text = f"no VM port has {state.filter!r} in it" if state.filter else "no VM ports"
+        text = f"no VM port matches {state.filter!r}" if state.filter else "no VM ports"
         drawn.append(line(f" {text}", Style.DIM))
     which = f"ports {first + 1}-{first + len(shown)} of {len(rows)}" if len(rows) > count else ""
     return drawn[: max(0, height)], which
 
 
 def _ports(state: State, rows: Sequence[Row], look: Look, chosen: Row | None) -> list[Line]:
-    """Draw a header line, and a row for each VM port. Column widths fit the rows of all pages."""
+    """Draw a header line, and a line for each of `rows`. The column widths fit all pages."""
     several = len(state.bridges) > 1
     columns = list(PORTS.values())
     at = list(PORTS).index(state.sort)
@@ -318,11 +318,11 @@ def _history(state: State) -> list[Line]:
         )
         for one in picture.happened
         if one.bridge in names
-    ] or [line(" nothing yet", Style.DIM)]
+    ] or [line(" no decisions yet", Style.DIM)]
 
 
 def _rule(title: str, at_the_end: str, look: Look) -> Line:
-    """Draw a line between panes, truncated at its end."""
+    """Draw a line between panes with a title and a text at the end, which is omitted if too long."""
     stroke, width = "─" if look.unicode else "-", look.width or 0
     end = f" {at_the_end} {stroke}" if at_the_end else ""
     room = width - len(title) - 3 - len(end)
@@ -336,7 +336,7 @@ def _rule(title: str, at_the_end: str, look: Look) -> Line:
 
 
 def _reading(state: State, mode: Reading, look: Look, height: int) -> list[Line]:
-    """Draw a text. An answer of `explain` is drawn below the uplinks if both fit."""
+    """Draw the help, or an explanation of a VM port, which is below the uplinks if both fit."""
     above = _above(state, mode, look, height)
     lines = _folded(WAITING if mode.text is None else mode.text, look.width or 0)
     room = height - len(above)
@@ -345,7 +345,7 @@ def _reading(state: State, mode: Reading, look: Look, height: int) -> list[Line]
 
 
 def _above(state: State, mode: Reading, look: Look, height: int) -> list[Line]:
-    """Draw the uplinks above a text about a VM port, if they leave enough lines for the text."""
+    """Draw the uplinks above an explanation of a VM port, if enough lines remain for the text."""
     above = [*_uplinks(state, look), ()] if mode.port is not None and state.bridges else []
     return above if height - len(above) >= 4 * LEAST_PANE else []
 
@@ -355,7 +355,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Wrap a line that was formatted for a wider screen, and keep its hanging indent."""
+    """Wrap a line that was formatted for a wider screen, and keep the indent of the line."""
     if width_of(clean(text)) <= width or width < 30:
         return [text]
     hang = len(text) - len(text.lstrip())

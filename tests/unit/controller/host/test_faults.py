@@ -336,12 +336,12 @@ def test_a_look_of_tops_that_fails_is_told_and_the_next_one_is_made(
     told: list[feed.News] = []
     answers = feed.Feed(told.append, 1.0)
     monkeypatch.setattr(feed, "read", broken_otherwise)
-    assert answers._news() == feed.Away("ZeroDivisionError: x, a fault of top")
+    assert answers._news() == feed.Away("ZeroDivisionError: x, a bug in top")
     monkeypatch.setattr(client, "ask", broken_otherwise)
     answers._carry_out(("move", "vnet0", "eth1"))
     (answer,) = told
     assert isinstance(answer, feed.Answer) and answer.refused
-    assert answer.text == "ZeroDivisionError: x, a fault of top; try ovs-lbt move vnet0 eth1"
+    assert answer.text == "ZeroDivisionError: x, a bug in top; try ovs-lbt move vnet0 eth1"
 
 
 def broken_otherwise(*_: object, **__: object) -> None:

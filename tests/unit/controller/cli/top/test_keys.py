@@ -104,10 +104,10 @@ def test_a_text_is_scrolled_to_its_ends_and_no_further() -> None:
             "pin vnet10 (db-1) to eth2, and move it there from eth1",
             ("pin", "vnet10", "eth2"),
         ),
-        ("u", "unpin vnet10 (db-1): its policy may move it again", ("unpin", "vnet10")),
+        ("u", "unpin vnet10 (db-1), so that its policy can move it again", ("unpin", "vnet10")),
         ("d enter", "drain eth1: move 2 VM ports off it, and stop using it", ("drain", "eth1")),
         ("d 2", "drain eth2: move 1 VM port off it, and stop using it", ("drain", "eth2")),
-        ("d left enter", "undrain eth9: use it again", ("undrain", "eth9")),
+        ("d left enter", "undrain eth9, so that it is used again", ("undrain", "eth9")),
     ],
 )
 def test_what_changes_something_asks_first(

@@ -60,7 +60,7 @@ def test_ports_are_sorted_and_filtered() -> None:
     assert ports(replace(state, sort="uplink")) == ["vnet2", "vnet10", "vnet1"]
     assert ports(replace(state, sort="rx", filter="WEB")) == ["vnet2"]
     assert ports(replace(state, filter="eth2")) == ["vnet1"]
-    assert "no VM port has 'nosuch' in it" in "\n".join(screen(replace(state, filter="nosuch")))
+    assert "no VM port matches 'nosuch'" in "\n".join(screen(replace(state, filter="nosuch")))
 
 
 def test_the_page_with_the_selected_port_is_shown() -> None:
