@@ -78,7 +78,7 @@ def _is_anything_wrong() -> list[panels.Panel]:
     utilization = of_connected(HERE, HERE("uplink_utilization_ratio"))
     info = f"max by (policy, teaming, mode) ({HERE('bridge_info')})"
     named = f'label_join({info}, "said", ", ", "policy", "teaming", "mode")'
-    # A tile that shows only names is blank if no series has a name, even with text for no value.
+    # A panel that shows only names is blank if no series has a name, even with a text for no value.
     services = ONE_SERVICE.of("up")
     nothing = f"max({services}) or absent({services})"
     nothing = f'label_replace({nothing}, "said", "{panels.NOT_KNOWN}", "", "")'
@@ -337,7 +337,7 @@ def _vm_ports() -> list[panels.Panel]:
     both = (rate_of_connected(HERE, f"port_{way}_bytes_total") for way in ("transmit", "receive"))
     talk = f"({' + '.join(both)})"
     named = f"{in_bits(talk)} * {ON_PORT} group_left (vm) {HERE('port_info')}"
-    # A UUID does not help the reader, and leaves no space for the port's name.
+    # A UUID as the name of a VM does not help, and leaves no space for the port's name.
     named = f'label_replace({named}, "vm", "", "vm", "[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-.*")'
     binding, info = HERE("port_binding"), HERE("port_info")
     # Without a value for the missing port, its last value would be drawn up to the end of the graph.
@@ -617,7 +617,7 @@ def _what_was_done() -> list[panels.Panel]:
             "The 90th percentile of the time from a move until inbound traffic arrives on the new uplink. "
             "The switch updates its counters twice a second. Good: at most 1.5 s. A higher value means that "
             "the upstream switch is slow to learn addresses.",
-            # Without events, the quantile is not a number, and would be an empty graph with a legend.
+            # Without events, the quantile is not a number, and the graph would be empty with a legend.
             [
                 Ask(
                     f"{quantile(0.9, HERE('inbound_follow_seconds_bucket'), 'bridge')} >= 0",

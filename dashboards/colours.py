@@ -32,7 +32,7 @@ _OF_LINKS = {Reason.FAILOVER: BAD, Reason.FAILBACK: GOOD}
 REASONS = dict(zip((r for r in Reason if r not in _OF_LINKS), cycle(_CHOSEN), strict=False))
 REASONS |= _OF_LINKS
 
-# By the digit that distinguishes an uplink from its neighbours.
+# The colours of uplinks, by the digit in which the names of a host's uplinks differ.
 _UPLINKS = (
     "#5794F2",
     "#F2CC0C",
@@ -73,7 +73,7 @@ def _named(index: int) -> str:
 UPLINK_SERIES = {rf"/^{_named(i)}(?: .*)?$/": colour for i, colour in enumerate(_UPLINKS)}
 UPLINK_NAMES = {rf"/^{_named(i)}$/": colour for i, colour in enumerate(_UPLINKS)}
 
-# By the last character of a port's name and whether a digit before it is odd, so that any twenty
+# By the last character of a port's name and by whether a digit before it is odd, so that any twenty
 # ports with consecutive numbers differ, and so do the hexadecimal digits of tap3f0a51d2-9c.
 _PORTS = (
     *("#5794F2", "#F2CC0C", "#B877D9", "#37C2B0", "#B0875A"),

@@ -212,7 +212,7 @@ def _services() -> panels.Panel:
         return f"max {BY_SERVICE} ({expr})"
 
     connected, decided = BRIDGES("bridge_connected"), BRIDGES("last_decision_timestamp_seconds")
-    # Unknown while one bridge has no decision. Otherwise, the age of another bridge's would be shown.
+    # Unknown while one bridge has no decision: other bridges' age would hide this bridge.
     oldest = each(f"time() - {decided}")
     return rows(
         "Services",

@@ -87,8 +87,8 @@ def dashboard(
 def _place(panels: Iterable[model.Panel | model.RowPanel]) -> None:
     """Place each panel as high as possible below the panels before it, and then as far left as possible.
 
-    Several panels may thus be stacked next to a high one. Panels of a collapsed row are placed as if
-    the row were open.
+    Several panels can be stacked next to a tall panel. Panels of a collapsed row are placed as if the
+    row were open.
     """
     ends = [0] * GRID_COLUMNS
     for panel in _all(panels):
@@ -149,7 +149,7 @@ TO_FLEET = (
     f"/d/{FLEET}?${{datasource:queryparam}}&${{job:queryparam}}&${{instance:queryparam}}"
     "&${bridge:queryparam}&${__url_time_range}"
 )
-# This link opens the dashboard that the row's label `board` names.
+# This link opens the dashboard whose ID is in the row's label `board`.
 TO_BOARD = FROM_ROW.replace(f"/d/{BRIDGE}?", "/d/${__data.fields.board}?")
 
 
@@ -157,7 +157,7 @@ def with_board(alerts: str) -> str:
     """Add a label `board` to alerts: the dashboard to which each alert links.
 
     Some alerts are not about one bridge, because a service that is down reports no bridges. Grafana
-    also makes links of empty cells, so such an alert is shown for all bridges of its service.
+    turns even empty cells into links, so such an alert is shown for all bridges of its service.
     """
     alerts = f'label_replace({alerts}, "board", "{CONTROLLER}", "", "")'
     alerts = f'label_replace({alerts}, "board", "{BRIDGE}", "bridge", ".+")'
@@ -184,7 +184,7 @@ def many_bridges() -> list[Builder[model.VariableModel]]:
     here = queries.BRIDGES
     return [
         _data_source(),
-        # Only jobs of the service are offered. While no job has data, all are still selected.
+        # Only jobs of the service are offered. While no job has data, all jobs are still selected.
         _values("job", "Job", here, 0, many=True, every=EVERYTHING, metric="build_info"),
         _values("instance", "Hosts", here, 1, many=True, every=EVERYTHING, metric="build_info"),
         _values("bridge", "Bridges", here, 2, many=True, every=EVERYTHING),
@@ -220,7 +220,7 @@ def _values(
     query = f"label_values({chosen(metric)}, {name})".replace("{}", "")
     variable = (
         build.QueryVariable(name)
-        # Grafana 9 and 10 identify variables by this, and would treat all of them as the same one.
+        # Grafana 9 and 10 identify variables by this ID: without IDs, all would be the same variable.
         .id(name)
         .label(label)
         .datasource(DATASOURCE)
@@ -245,7 +245,7 @@ class _Marks(model.AnnotationQuery):
         # Three switches leave no space for the links next to them. A hidden switch is on.
         self.hide = name == "Failbacks"
         self._settings = {
-            # Place marks at the time that the value gives, not at the time of the sample.
+            # Place marks at the time in the sample's value, not at the time of the sample.
             "useValueForTime": True,
             # The query step. Marks within one step are drawn as one.
             "step": "1s",
@@ -272,7 +272,7 @@ def marks(scope: Scope, listed: str, among: str = "") -> list[Builder[model.Anno
     `listed`: the panel that lists moves. Grafana draws simultaneous marks on top of each other, and
     shows only the text of the uppermost mark. PromQL can neither join names into one text nor count
     simultaneous moves, because a port that moves again is no longer among them.
-    `among`: a condition; moves are marked only while this query has a result.
+    `among`: a query; moves are marked only while this query has a result.
     """
     named = (
         ("Moves", "purple", queries.CHOICE_REASONS, "moved"),

@@ -2,7 +2,7 @@
 
 Each panel has a title, a description (its content, the good state, the action) and a unit, and
 queries the data source that is selected at the top. Panels use only features of Grafana 9. Only
-values that are known to be good are green: without data, a value has no colour.
+values that are known to be good are green; without data, a value is grey or has no colour.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ NONE_IS_BEST: Steps = ((None, UNKNOWN), (0, GOOD), (0.5, WARNING))
 # Not green, because one is enough for this colour, and green would mean that all are good.
 NONE_IS_BAD: Steps = ((None, UNKNOWN), (0, BAD), (1, NEUTRAL))
 UTILIZATION: Steps = ((None, UNKNOWN), (0, GOOD), (BUSY_RATIO, WARNING), (FULL_RATIO, BAD))
-# The age from which a decision is old.
+# Decisions of at least this age are old.
 OLD_S = 30
 AGE: Steps = ((None, UNKNOWN), (0, GOOD), (OLD_S, WARNING), (120, BAD))
 
@@ -348,7 +348,7 @@ class _ForEach(Builder[model.Panel]):
 
 
 class _Repeated(model.Panel):
-    """A panel with the setting for repeated panels that the library does not support."""
+    """A panel with the setting maxPerRow, which the library does not support."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -506,7 +506,7 @@ def severity(alerts: str, labels: str, of: Callable[[str], str] = str) -> Column
 
 
 def _column_properties(column: Column) -> list[model.DynamicConfigValue]:
-    # A label that a series does not have is not a link.
+    # An empty cell of a label must not become a link.
     properties: dict[str, object] = {"unit": column.unit, "noValue": "" if column.label else "-"}
     if column.unit == COUNT or column.decimals is not None:
         properties["decimals"] = column.decimals or 0

@@ -13,7 +13,7 @@ FULL_RATIO = 0.95
 RANGE = "$__range"
 RATE = "$__rate_interval"
 STEP = "$__interval"
-# The maximum age of the last sample before a gap, from which a count continues.
+# The maximum length of a gap in the samples after which a count continues.
 GAP = "15m"
 # The number of series in a graph of all hosts.
 MOST = 10
@@ -42,11 +42,11 @@ class Scope:
     matchers: tuple[str, ...]
 
     def __call__(self, metric: str, *more: str) -> str:
-        """Select an ovs-lbt metric, named without its prefix."""
+        """Return a query for an ovs-lbt metric. `metric`: the name without the prefix ovslbt_."""
         return self.of(f"ovslbt_{metric}", *more)
 
     def of(self, metric: str, *more: str) -> str:
-        """Select any metric."""
+        """Return a query for any metric."""
         return f"{metric}{{{', '.join((*self.matchers, *more))}}}"
 
 
@@ -59,7 +59,7 @@ ONE_SERVICE = Scope(('job="$job"', 'instance="$instance"'))
 # because no other label does so while the service is down. The alerts do the same.
 TARGETS = Scope(('job=~"ovs-lbt.*"', 'job=~"$job"', 'instance=~"$instance"'))
 BUILDS = SERVICES("build_info")
-# Alerts that require an operator, unlike those of severity info.
+# Firing alerts that require an operator, unlike alerts of severity info.
 ALARMING = ('alertname=~"OvsLbt.*"', 'alertstate="firing"', 'severity=~"warning|critical"')
 # A service and its standby services have a separate job.
 LEADERS = f"max by (job) ({SERVICES('leader')})"
@@ -112,7 +112,7 @@ def in_range(counter: str) -> str:
 
 
 def at_any_time(function: str, gauge: str) -> str:
-    """Return the highest or lowest value in the time range, regardless of the graph's step."""
+    """Return the maximum or minimum (`function`) in the time range, regardless of the graph's step."""
     return f"{function}_over_time({gauge}[{RANGE}] @ end())"
 
 
@@ -131,7 +131,7 @@ def in_service(scope: Scope) -> str:
 
 
 def and_all(shown: str, all_of_them: str, **labels: str) -> str:
-    """Add a series for all, with these labels, to `shown`, so that at least one series is shown."""
+    """Return `shown` and `all_of_them` with these labels, so that at least one series is shown."""
     for label, value in labels.items():
         all_of_them = f'label_replace({all_of_them}, "{label}", "{value}", "", "")'
     return f"{shown} or {all_of_them}"
@@ -143,27 +143,27 @@ def how_many(series: str, value: int, among: str = "") -> str:
 
 
 def known(value: str, wrong: str = "> 0") -> str:
-    """Show a `wrong` value always, but other values only if all services answer."""
+    """Return a query that shows `value` if it is `wrong`, and else only while all services answer."""
     return f"{value} {wrong} or {all_answering(value)}"
 
 
 def of_connected(scope: Scope, series: str) -> str:
-    """Keep series of bridges whose switch answers. The current state of other bridges is unknown."""
+    """Return `series` for bridges whose switch answers: the state of other bridges is unknown."""
     return f"({series} and {ON_BRIDGE} ({scope('bridge_connected')} == 1))"
 
 
 def of_links_up(scope: Scope, series: str) -> str:
-    """Keep series of uplinks that are up and whose switch answers: a down uplink is not just idle."""
+    """Return `series` for uplinks that are up and whose switch answers: a down link is not just idle."""
     return of_connected(scope, f"{series} and {ON_UPLINK} {scope('uplink_up')} == 1")
 
 
 def known_of_uplinks(value: str) -> str:
-    """Show a count of uplinks that is zero only if all services and all switches answer."""
+    """Return a count of uplinks, which is 0 only while all services and all switches answer."""
     return f"{known(value)} unless on () {BRIDGES('bridge_connected')} == 0"
 
 
 def all_answering(series: str) -> str:
-    """Keep a series about all services only while they all answer and every job has a leader.
+    """Return `series`, but no result unless all services answer and every job has a leader.
 
     If all services of a job are on standby, the state of their bridges is unknown.
     """
@@ -172,7 +172,7 @@ def all_answering(series: str) -> str:
 
 
 def if_connected(scope: Scope, count: str) -> str:
-    """Show a count that is zero only while the switch answers. A count above zero is always shown."""
+    """Return `count`, but a count of 0 only while the switch answers."""
     return f"(({count}) > 0 or ({count}) and {ON_BRIDGE} {scope('bridge_connected')} == 1)"
 
 

@@ -487,7 +487,7 @@ GROUPS = {
 }
 # The commands by name and by alias.
 BY_NAME = {name: row for row in COMMANDS for name in (row.name, *row.aliases)}
-# By name: the commands that the service carries out.
+# The commands that the service carries out, by name and by alias.
 REQUESTS = {name: row for name, row in BY_NAME.items() if row.requested}
 SLOW = frozenset(name for name, row in REQUESTS.items() if row.slow)
 READING = frozenset(name for name, row in REQUESTS.items() if row.reads)

@@ -28,10 +28,10 @@ class BridgeEvent(Event):
 class DatabaseRead(Event):
     """The current content of the database; sent after every change.
 
-    `leader`: the name of the leading service, if a service has ever written it. `ovs_version`: Open
-    vSwitch's version, if ovs-ctl has written it. `ovn`: the endpoints of OVN's tunnels, if this
-    host has OVN. `key_loss_grace_s`: the value of the key key-loss-grace-s, if it is set. `lacking`:
-    an error text if the schema lacks a required column (other fields are then unchanged), else empty.
+    `leader`: the name of the leading service; None if no service has written a name. `ovs_version`: Open
+    vSwitch's version; None if ovs-ctl has not written it. `ovn`: the endpoints of OVN's tunnels; None
+    without OVN. `key_loss_grace_s`: the value of the key key-loss-grace-s, if set. `lacking`: an error
+    text if the schema lacks a required column (other fields are then unchanged), else empty.
     """
 
     bridges: tuple[BridgeRow, ...]
@@ -68,7 +68,7 @@ class Challenged(Event):
 class PortState:
     """The state of a port on the switch. `speed_bps`: 0 if the switch reports no speed.
 
-    `up`: the port carries traffic; a bond member that has lost LACP does not. `silent`: the link is
+    `up`: the port carries traffic; a bond member without negotiated LACP does not. `silent`: the link is
     up, but the port carries no traffic, because LACP, BFD or CFM receives nothing on it, or because the
     link has just come up.
     """
@@ -108,7 +108,7 @@ class InstalledRead(BridgeEvent):
     """Our flows and groups on a bridge, and other programs' flows.
 
     `groups`: all groups with IDs in our range. `by_default`: whether the switch's default flow, NORMAL
-    with priority 0, is installed; it belongs neither to us nor to another program. `flooded`: the number
+    with priority 0, is installed; neither we nor other programs own this flow. `flooded`: the number
     of frames from each uplink, by ofport, that were flooded to VM ports. `number`: the request's number.
     """
 

@@ -1,4 +1,4 @@
-"""The history of decisions: its entries, their JSON in files, queries and output. Decisions do not use it."""
+"""The history of decisions: entries, their JSON in files, queries and output. Decisions do not depend on it."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class StatusMetric(Generic[Shown]):
-    """A metric of an uplink, VM port or bridge. `labels`: its labels except for the record's name."""
+    """A metric of an uplink, VM port or bridge. `labels`: all but the label for its name."""
 
     read: Callable[[Shown], Value]
     labels: tuple[str, ...]

@@ -116,7 +116,7 @@ def to_bond(options: argparse.Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    """Print a line about the progress, and ignore errors because the terminal no longer exists."""
+    """Print a line about the progress. Errors are ignored if the terminal no longer exists."""
     with contextlib.suppress(OSError):
         print(line, flush=True)
 

@@ -46,7 +46,7 @@ TABLES = (
 # The keys whose value is a list of names.
 LISTS = ("allow", "prefer", "uplinks")
 Of = TypeVar("Of")
-# Words that fit, each with a description.
+# Candidates for the word at the cursor, each with a description.
 Words = dict[str, str]
 
 

@@ -56,7 +56,7 @@ class Page:
 def press(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]]:
     """Return the state and effects of a pressed key. `key`: a character, or one of the names above.
 
-    `page`: the pane that the scroll keys scroll.
+    `page`: the pane that scroll keys affect.
     """
     state = replace(state, message=None)
     match state.mode:
@@ -130,7 +130,7 @@ def _select(state: State, key: str, page: Page) -> State:
 
 
 def _steps(page: int, all_of_it: int) -> dict[str, int]:
-    """Return, for each key, the number of lines that it scrolls or moves the selection."""
+    """Return the number of lines by which each key scrolls a text or moves the selection."""
     far = {PAGE_UP: -page, PAGE_DOWN: page, HOME: -all_of_it, END: all_of_it}
     return {UP: -1, "k": -1, DOWN: 1, "j": 1, **far}
 
@@ -246,7 +246,7 @@ def _choose(state: State, mode: Choosing, key: str) -> State:
 
 
 def _confirming(state: State, mode: Choosing) -> Watching | Confirming:
-    """Return the question with which the operator confirms a command and its effect."""
+    """Return the mode that asks the operator to confirm a command, with the effect of the command."""
     target = mode.uplinks[mode.at]
     if mode.port is None:
         return _draining(state, target)

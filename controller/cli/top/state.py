@@ -63,7 +63,7 @@ def _lines(entry: Mapping[str, Any]) -> Iterator[str]:
     moves = entry.get("moves", [])
     if not moves:
         yield f"{event_text}{why}"
-    # The newest entry is the last one.
+    # The newest move is the last one.
     for move in reversed(moves):
         yield f"{event_text}{_way(move)}: {why}"
 
@@ -238,7 +238,7 @@ class Row:
 def dropped(before: JsonObject | None, now: JsonObject) -> float | None:
     """Return the ratio of dropped packets between two answers, in the worse direction.
 
-    None if the switch does not count drops in both directions, or if its counters were reset.
+    None if the switch counts drops in neither direction, or if its counters were reset.
     """
     if before is None:
         return None
@@ -259,6 +259,6 @@ def with_picture(state: State, picture: Picture) -> State:
     while len(kept) > 2 and picture.at_s - kept[1].at_s >= over_s - 0.1:
         del kept[0]
     if state.picture is not None and state.away is not None:
-        # Counters may belong to another switch, or to a switch that was restarted.
+        # Older counters may belong to another switch, or to the switch before a restart.
         kept = [picture]
     return replace(state, pictures=tuple(kept), away=None, now_s=picture.at_s)

@@ -39,13 +39,13 @@ PORTS = {
 }
 # The smallest useful pane: a header line and two lines.
 LEAST_PANE = 3
-# The share of the screen that uplinks may take, and the lines of the history if VM ports need more.
+# Parts of the screen: at most 1/3 for uplinks; 1/4 of the rest for the history if VM ports need it.
 UPLINKS_SHARE, HISTORY_SHARE = 3, 4
 HINT = "q quit  h help  s sort  / filter  e explain  m move  p pin  u unpin  d drain"
 WAITING = "waiting for the service ..."
 ONCE_DECISIONS = 10
 MOST_FOOT = 3
-# The loss above which TCP slows down.
+# The share of lost packets above which TCP slows down.
 LOSS_FELT_RATIO = 0.001
 
 
@@ -72,13 +72,13 @@ def screen(state: State, width: int, height: int, unicode: bool = False) -> tupl
         body = [restyled(one, Style.DIM) for one in body]
     filled = [*body[:body_height], *[()] * (body_height - len(body))]
     drawn = [padded(_title(state, width), width, Style.TITLE), *filled, *foot]
-    # External texts are made safe for a terminal.
+    # Texts from outside ovs-lbt must be made safe for a terminal.
     safe = (tuple(span._replace(text=clean(span.text)) for span in one) for one in drawn)
     return tuple(clip(one, width) for one in safe)[: max(0, height)]
 
 
 def page(state: State, width: int, height: int) -> keys.Page:
-    """Return the pane that the scroll keys scroll: the VM ports, or a text."""
+    """Return the pane that scroll keys affect: the VM ports, or the text that is shown."""
     body_height = max(0, height - 2)
     if not isinstance(state.mode, Reading):
         return keys.Page(max(1, _panes(state, Look(width), body_height).ports - 1))
