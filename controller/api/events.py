@@ -242,7 +242,7 @@ class ForwardingRead(BridgeEvent):
 class Device:
     """An uplink's device and its current queues.
 
-    `error`: why the queues could not be set. `replaced`: the previous configuration, which is lost.
+    `error`: the reason why setting the queues failed. `replaced`: the lost previous configuration.
     """
 
     name: str

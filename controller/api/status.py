@@ -39,7 +39,7 @@ class UplinkStatus:
     """The state of an uplink. `counters`: the uplink's counters in the last poll.
 
     `unrelieved`: the uplink is above the threshold, and its policy has no move that helps.
-    `link_changes`: how many times the link went up or down since the service started. `units`: the number
+    `link_changes`: the number of link changes since the service started. `units`: the number
     of addresses behind VM ports on the uplink, if each address is a separate unit. `silent`: the protocols
     that receive no answers on the uplink although its link is up. `decided`: the load, carried or
     offered, that caused the last moves to balance load; None before the first move. `path_faults`: faults,
@@ -95,8 +95,8 @@ class BridgeStatus:
     not negotiated, so one uplink serves all VM ports. `optimality_ratio`: the highest utilization of an
     uplink, divided by the lowest value that any placement could reach. `buckets`: for each hashed policy,
     the number of buckets on each uplink. `budgets_spent`: the number of units that have used up their
-    move budget. `reannounced`: how often a VM port was announced again because inbound traffic did not
-    follow its move. `not_followed`: the number of moves that inbound traffic never followed.
+    move budget. `reannounced`: the number of announcements that were repeated because inbound traffic
+    did not follow a move. `not_followed`: the number of moves that inbound traffic never followed.
     `connection_hash`: the connection hash in use, the reason, and the cost if it is not negligible; None
     if no policy of the bridge spreads connections. `path_rounds`, `path_frames`: rounds of path checks
     and their frames, by result; empty if path checks are off. `flooded_pps`: the rate of frames that
