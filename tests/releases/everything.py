@@ -86,7 +86,7 @@ def parts() -> tuple[Part, ...]:
         _local("checks", "unit", f"{computing} tests/unit", 300),
         _local("checks", "wire", f"{computing} tests/wire", 30),
     ]
-    for group, planned_s in (("mininet", 100), ("switch", 50)):
+    for group, planned_s in (("mininet", 50), ("switch", 50)):
         found += [
             _local(
                 group, file.stem.removeprefix("test_"), _alone(file), planned_s, at_a_time=2 * cores

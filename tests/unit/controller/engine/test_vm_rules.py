@@ -130,7 +130,7 @@ def test_a_pin_yields_to_a_must_and_that_is_told() -> None:
     here = team({"vnet0": {"allow": "!eth2", "pin": "eth2"}})
     assert here.bindings()["vnet0"] in ("eth1", "eth3")
     assert broken(here) == {("vnet0", "pin")}
-    assert "eth2, which it may not use" in shown(here)["rules_broken"][0]["how"]
+    assert "pinned to eth2, which is not allowed" in shown(here)["rules_broken"][0]["how"]
 
 
 def test_a_pin_is_broken_while_its_uplink_is_down() -> None:

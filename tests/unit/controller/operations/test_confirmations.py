@@ -257,7 +257,11 @@ def test_a_second_change_is_refused_while_one_waits(words: str) -> None:
     here.run_until(20)
     told = refusal(here.ask(*words.split()))
     assert says(
-        told, "br0: attach", "40 s to be confirmed; ", "ovs-lbt confirm br0", "ovs-lbt rollback br0"
+        told,
+        "br0: attach is not confirmed",
+        "in 40 s; ",
+        "ovs-lbt confirm br0",
+        "ovs-lbt rollback br0",
     )
     assert here.rows["br0"] == before
 

@@ -106,7 +106,7 @@ def test_tunnels_of_others_are_theirs_to_change() -> None:
     there = survey(vif("a1"), vif("a2"), ovn=None)
     found = answered(there)
     assert found["commands"] == []
-    assert "the flows of br-int" in endpoint_plan.as_text(there, found)
+    assert "the flows on br-int" in endpoint_plan.as_text(there, found)
 
 
 def by_receiver(tunnels_say: bool, in_userspace: bool) -> Host:

@@ -91,7 +91,7 @@ def test_a_vlan_that_comes_by_one_uplink_only() -> None:
     assert check == "vlan"
     assert (
         text
-        == "VLAN 20 broadcasts arrive on eth1, never on eth2; configure the VLAN on the switch port of every uplink"
+        == "VLAN 20 broadcasts arrive on eth1, but never on eth2; configure the VLAN on the switch port of every uplink"
     )
     assert found(team(down="eth2"), brought(1, 20, 90), brought(2, 20, 0)) == []
 

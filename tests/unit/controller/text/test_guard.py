@@ -145,6 +145,7 @@ OTHERS = {
     "advice.py: BY_ADDRESS",
     "reader.py: vlans",
     "controllers.py: SPOKEN",
+    "plans.py: proposal.plan_id",
     "show_view.py: fault['found']",
     "show_view.py: fault['part']",
     "upstream.py: teaming",
