@@ -1,4 +1,4 @@
-"""Announces the own addresses of tunnel endpoints several times, without the service.
+"""Announces tunnel endpoints' own addresses several times, without the service.
 
     python -m controller.announce_endpoints BRIDGE DATABASE
 
@@ -56,7 +56,7 @@ def start(bridge: str, remote: str) -> None:
 
 
 def announce(remote: str, bridges: Collection[str]) -> None:
-    """Announce the own addresses of all tunnel endpoints of these bridges, after the delays `OWN_AFTER_S`.
+    """Announce each tunnel endpoint's own addresses on these bridges, after the delays `OWN_AFTER_S`.
 
     An upstream switch may miss the first announcements, for example while its port is not forwarding. The
     bridge forwards announcements like other frames: drained and disconnected uplinks do not send them.

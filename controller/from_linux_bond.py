@@ -1,7 +1,7 @@
 """`ovs-lbt attach --from-bond` and `detach --to-bond`: migrate a Linux bond to Open vSwitch, and back.
 
-The last member carries the host's traffic while the other members are moved, and is moved last. In between,
-addresses, routes and VLANs are moved in one step. If a step fails, everything is rolled back.
+One member carries the host's traffic while the other members are moved. Then addresses, routes and VLANs
+are moved in one step, and this member follows. If a step fails, everything is rolled back.
 """
 
 from __future__ import annotations

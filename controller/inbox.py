@@ -82,7 +82,7 @@ class Inbox:
         self._arrived.put(item)
 
     def is_full_of(self, item: Item) -> bool:
-        """Whether the item should not be added now, because too many events of its bridge wait."""
+        """Whether the bridge of `item` has too many queued events to add the item now."""
         waiting = self._count.get(_bridge_of(item), 0)
         return waiting > 0 and waiting + _weight(item) > MOST_OF_A_BRIDGE
 

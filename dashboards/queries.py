@@ -172,7 +172,7 @@ def all_answering(series: str) -> str:
 
 
 def if_connected(scope: Scope, count: str) -> str:
-    """Return `count`, but a count of 0 only while the switch answers."""
+    """Return `count`; a count of 0 is omitted while the switch does not answer."""
     return f"(({count}) > 0 or ({count}) and {ON_BRIDGE} {scope('bridge_connected')} == 1)"
 
 

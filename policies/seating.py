@@ -158,8 +158,8 @@ class Bounding:
 class State:
     """A placement of some or all units, and a lower bound on its cost (`bound`).
 
-    `over`: by how much reservations exceed the room on uplinks. In `bound`, members of
-    (anti-)affinity sets that are not placed yet count on the uplinks where they cost least.
+    `over`: by how much reservations exceed the room on uplinks. In `bound`, unplaced members of
+    (anti-)affinity sets are counted on the uplinks where they cost least.
     """
 
     def __init__(self, problem: Problem, at: Sequence[int] = (), *, partly: bool = False) -> None:

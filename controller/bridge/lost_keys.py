@@ -1,8 +1,8 @@
 """Keeps the last keys of a bridge for some time if they disappear from the database.
 
 Network scripts such as netplan remove keys, and write them again seconds later. If the service stopped
-managing the bridge, flows would not be updated in those seconds. A copy of the keys in the database
-(`config.kept_keys`) is used if keys disappear while the service is stopped, and by later commands.
+managing the bridge, flows would not be updated in those seconds. The database keeps a copy of the keys
+(`config.kept_keys`) in case they disappear while the service is stopped, and for later commands.
 """
 
 from __future__ import annotations

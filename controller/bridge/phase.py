@@ -15,7 +15,7 @@ class Phase(Enum):
     |------------|--------------------------------------|------------------------------------------------|
     | INSPECTING | not changed                          | not changed; the pipeline is kept              |
     | SERVING    | depends on policies, rules and links | as planned; plain uplinks in observe mode: the |
-    |            |                                      | bindings in use, which depend on links only    |
+    |            |                                      | bindings in use, which depend only on links    |
     | GATHERING  | depends on policies, rules and links | every unit on one member                       |
     | ON_NORMAL  | depends on policies, rules and links | as planned, but NORMAL forwards; before our    |
     |            |                                      | flows are removed: the bindings in these flows |

@@ -37,7 +37,7 @@ class Record(StrEnum):
 class Key:
     """One key, without its prefix.
 
-    `meaning`: the description for operators, with literal words between backquotes. `default`: the
+    `meaning`: the description for operators, with literal words in backticks. `default`: the
     value that applies to a record without this key, as an operator writes it; None if the key has no
     default. `otherwise`: a description of the default, if `default` does not contain the default.
     """
@@ -65,7 +65,7 @@ class Key:
 
     @property
     def in_effect(self) -> str:
-        """The default as text, with literal words between backquotes; empty if there is no default."""
+        """The default as text, with literal words in backticks; empty if there is no default."""
         return self.otherwise or (f"`{self.default}`" if self.default else "")
 
     @property

@@ -39,9 +39,9 @@ class Offload:
     """The hardware offload of a bridge, according to the database.
 
     `told`: sentences that describe the effects. `by_tc`: whether cached flows are offloaded to tc, which
-    counts packets without their Ethernet header. `past_queues`: the VM ports whose frames the card
-    forwards without the queues of uplinks. `no_queues`: the uplinks that cannot have queues. `no_card`:
-    the reason why no card forwards VM traffic although `hw-offload` is true; None if a card may do so.
+    counts packets without their Ethernet header. `past_queues`: the VM ports whose frames, forwarded by
+    the card, bypass the uplink queues. `no_queues`: the uplinks that cannot have queues. `no_card`: the
+    reason why no card forwards VM traffic although `hw-offload` is true; None if a card may do so.
     """
 
     told: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Reads a bridge's configuration from records of the database. Reports values that conflict."""
+"""Reads a bridge's configuration from database records. Reports values that conflict."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Settings:
         keys: Mapping[str, Key],
         prefix: str = PREFIX,
     ) -> dict[str, Any]:
-        """Return the values of present keys. An invalid value is replaced by the last valid value."""
+        """Return the values of the `keys` in `ids`. An invalid value is replaced by the last valid value."""
         values: dict[str, Any] = {}
         for name, key in keys.items():
             if (text := ids.get(prefix + name)) is None:

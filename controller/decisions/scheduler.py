@@ -63,7 +63,7 @@ class Decision:
 
     `present`: for each policy that acts immediately, the team with its current loads; None: unknown
     loads. `complete`: every policy is run, and all loads that the policies use are known. `helped`:
-    the policies that act immediately for which moves could have helped.
+    the immediately acting policies whose moves could have helped.
     """
 
     team_view: TeamView

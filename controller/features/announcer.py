@@ -115,8 +115,8 @@ class Announcer(Feature[LearnedRead]):
     def carried_by(self, units: set[str]) -> frozenset[Announced]:
         """The VM ports and addresses to announce if `units` have moved.
 
-        If a policy hashes addresses to buckets, announce all VM ports of the policy: only the switch knows
-        the bucket of an address. Frames in other buckets get source MACs that need no announcement.
+        If a policy hashes addresses to buckets, announce all its VM ports: only the switch knows the bucket
+        of an address. Frames hashed by other fields get source MACs that need no announcement.
         """
         bridge, ports = self.bridge, self.config.vm_ports
         hashes = {u.policy for u in bridge.placing.units() if u.is_bucket and u.name in units}

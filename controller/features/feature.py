@@ -113,7 +113,7 @@ class Request(Generic[Wanted]):
 
 @dataclass(slots=True)
 class Schedule(Generic[T]):
-    """Sets of things that are due at certain times. A schedule is false if it is empty."""
+    """Sets of items that are due at certain times. An empty schedule is falsy."""
 
     # The due time of each set, in seconds of engine time, and the set.
     _due: list[tuple[float, frozenset[T]]] = field(default_factory=list)

@@ -105,7 +105,7 @@ class NoFlood(Feature[PortFlagsSet]):
 
     @property
     def given_back(self) -> bool:
-        """Whether no port has a flag that we set."""
+        """Whether no port has a no-flood flag that ovs-lbt set."""
         return self.ports is not None and self.ports <= self._before
 
     @property

@@ -1,8 +1,8 @@
-"""Configures Python's garbage collector so that it rarely searches all objects of the process.
+"""Configures Python's garbage collector so that it rarely examines all objects of the process.
 
 Python frees most objects as soon as they are not referenced. To find unused objects that reference
-each other, it regularly searches all objects, while all threads are blocked. With 300 bridges with
-50 VM ports each, such a search takes about a second, and it ran every six seconds by default.
+each other, it regularly examines all objects, while all threads are blocked. With 300 bridges with
+50 VM ports each, such a collection takes about a second, and it ran every six seconds by default.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-# The minimum time between two searches of all objects. Objects of a lost connection that were in use
-# during an earlier search are freed only by such a search.
+# The minimum time between two collections that examine all objects. Objects of a lost connection that
+# were in use during an earlier collection are freed only by such a collection.
 COMPLETE_SEARCH_INTERVAL_S = 3600.0
 OLDEST_GENERATION = 2
 
 
 def search_new_objects() -> None:
-    """Limit all future searches to objects created since the last search.
+    """Limit each later collection to objects created since the last one.
 
-    All objects are searched once per `COMPLETE_SEARCH_INTERVAL_S`.
+    All objects are examined once per `COMPLETE_SEARCH_INTERVAL_S`.
     """
     gc.callbacks.append(Searches(time.monotonic()))
 
 
 @dataclass(slots=True)
 class Searches:
-    """A callback for `gc` that excludes objects that survive a full search from later searches.
+    """A callback for `gc` that excludes objects that survive a full collection from later collections.
 
-    `complete_s`: the last time when all objects were searched, according to `clock_s`.
+    `complete_s`: the last time when all objects were examined, according to `clock_s`.
     """
 
     complete_s: float

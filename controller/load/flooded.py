@@ -64,7 +64,7 @@ def same_by_all(came: Mapping[str, int] | Mapping[int, int]) -> bool:
 
 @dataclass(slots=True)
 class Repeated:
-    """Broadcasts that arrive on all members of one bridge's LAG, so that VMs receive them twice.
+    """Broadcasts that arrive on all members of one bridge's LAG, so that VMs receive them once per member.
 
     `pps`: the rate of these broadcasts in the last measured interval.
     """

@@ -69,7 +69,7 @@ class _Peak:
     both: tuple[_Greatest, _Greatest] = field(default_factory=lambda: (_Greatest(), _Greatest()))
 
     def add(self, load: Load, until_s: float, now_s: float) -> bool:
-        """Store the current load, and return whether the unit has carried anything."""
+        """Store the current load; return whether the unit carried anything within `PEAK_S`."""
         sent, received = self.both
         tx_bps = sent.add(load.tx_bps, until_s, now_s)
         rx_bps = received.add(load.rx_bps, until_s, now_s)

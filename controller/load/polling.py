@@ -56,7 +56,7 @@ class Polling:
     _unsure_s: float | None = None
 
     def begin_polling(self, now_s: float) -> None:
-        """Make the next poll at `now_s`."""
+        """Schedule the next poll for `now_s`."""
         self.poll_due_s, self._extra_s = now_s, math.inf
 
     def hasten(self, extra_s: float) -> None:

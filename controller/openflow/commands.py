@@ -45,7 +45,7 @@ FLOWS = {
 
 
 def set_async(datapath: Any) -> list[Any]:
-    """Return messages that let the switch send only port status messages, and frames that we request.
+    """Return messages that make the switch send only port status messages and frames that we request.
 
     Only our flows send frames to us, because other programs' flows do not contain our controller ID.
     The switch sends no flow-removed messages.

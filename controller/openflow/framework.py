@@ -282,9 +282,9 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         return True
 
     def send_made(self, make: Callable[[], bytes]) -> bool:
-        """Let a sender thread build a message and send it, before data passed to `send` in the meantime.
+        """Let a sender thread build and send a message, ahead of data passed to `send` meanwhile.
 
-        Return False if a sender thread is running already.
+        Return False if a sender thread is already running.
         """
         with self._sending:
             if self._unsent is not None:

@@ -150,7 +150,7 @@ def carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
 
 
 def address(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig] | None:
-    """Return an address behind a VM port as a VM port; None if `name` does not name an address.
+    """Return the bridge and a `VmPortConfig` for address `name`; None if it is not an address.
 
     `name` can be `PORT/MAC%VLAN` (as in the log and history), `PORT/MAC` if the MAC address is in only one
     VLAN, or `UUID/MAC` for a VM behind a patch port.

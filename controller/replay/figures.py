@@ -109,7 +109,7 @@ def summed(of_hosts: Iterable[Figures]) -> Figures:
 
 
 class MacMoves:
-    """Counts moves of addresses. `most`: the highest count of one within `MAC_MOVES_SPAN_S`."""
+    """Counts address moves. `most`: the most moves of one address within `MAC_MOVES_SPAN_S`."""
 
     def __init__(self) -> None:
         self.most = 0

@@ -101,7 +101,7 @@ class Counters(Generic[Key]):
     _totals: dict[Key, tuple[int, int]] = field(default_factory=dict)
 
     def advance(self, now_s: float) -> None:
-        """Count until `now_s`, with the current rates."""
+        """Count until `now_s`, at the current rates."""
         at = _ticks(now_s)
         ticks, self.at = at - self.at, at
         assert ticks >= 0, "a clock does not go back after ticks were skipped"

@@ -51,10 +51,10 @@ class ForeignFrames:
         self._heard.clear()
 
     def is_flooded(self, kind: Kind, uplink: str, interval_s: float, now_s: float) -> bool:
-        """Count a frame that belongs to no round. Return True in a flood: the switch must drop this kind.
+        """Count a frame that is not part of a round. Return True in a flood: the switch must drop this kind.
 
-        The switch accepts the kind again halfway between two rounds, `interval_s` apart, so that frames of a
-        flood are handled before the probes of other uplinks arrive.
+        The switch accepts the kind again midway between two rounds (`interval_s` apart), so that flood frames
+        are handled before the next probes arrive.
         """
         self._heard[kind] += 1
         self._at_once += now_s < self._began_s + AT_ONCE_S

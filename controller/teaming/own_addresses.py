@@ -15,7 +15,7 @@ KEPT = 1024
 
 @functools.lru_cache(maxsize=KEPT)
 def address_of_ours(*parts: str | None) -> str:
-    """Return a locally administered address that depends on `parts` only."""
+    """Return a locally administered address that depends only on `parts`."""
     known_by = "\0".join(map(str, parts)).encode(errors="surrogatepass")
     first, *others = hashlib.blake2b(known_by, digest_size=6).digest()
     local_unicast = first & ~MULTICAST_BIT | LOCAL_BIT

@@ -45,7 +45,7 @@ class Path:
 
 
 def vlans_of(port: VmPortConfig, learned: Learned) -> frozenset[int]:
-    """Return a VM port's VLANs: an access port's own VLAN; on a trunk, those of learned addresses."""
+    """Return a VM port's VLANs: an access port's VLAN, or the VLANs of a trunk's learned addresses."""
     if not port.vlans.takes_tagged and port.vlans.native is not None:
         return frozenset({port.vlans.native})
     return frozenset(vlan for _, vlan in learned.get(port.name, ()))

@@ -204,7 +204,7 @@ def mbps(rate_bps: float) -> str:
 
 
 def severity(ratio: float, threshold_ratio: float) -> Style:
-    """Return the style for a utilization of an uplink."""
+    """Return the style for an uplink's utilization."""
     if ratio >= FULL_RATIO:
         return Style.BAD
     return Style.WARN if ratio > threshold_ratio else Style.PLAIN

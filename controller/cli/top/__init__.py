@@ -37,7 +37,7 @@ def main(options: argparse.Namespace) -> int:
         client.ask("lbt/show", (bridge,))
     state = with_picture(state, first)
     if options.once:
-        # Two readings are needed to count drops in between.
+        # Two readings are needed to count the drops between them.
         time.sleep(state.interval_s)
         state = with_picture(state, feed.read())
         sys.stdout.write(terminal.written(view.once(state, terminal.look())))
