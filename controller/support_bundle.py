@@ -94,7 +94,7 @@ def _collected(sources: Iterator[tuple[str, Source]]) -> tuple[dict[str, str], d
 def _contents(parts: dict[str, str], missing: dict[str, str], made_at_s: float) -> str:
     lines = [
         f"ovs-lbt support-bundle, {time.strftime('%Y-%m-%d %H:%M:%S %z', time.localtime(made_at_s))}",
-        f"Values of unknown keys are {shareable.REMOVED}. The file contains names and addresses of hosts and VMs.",
+        f"Values of unknown keys are replaced by {shareable.REMOVED}. The file contains names and addresses of hosts and VMs.",
         "",
         *(f"{name}: {len(text.splitlines())} lines" for name, text in sorted(parts.items())),
         *(f"{name}: MISSING: {why}" for name, why in sorted(missing.items())),

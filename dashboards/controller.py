@@ -175,9 +175,9 @@ def _connection() -> list[panels.Panel]:
     return [
         states(
             "Connection to switches",
-            "Times when a bridge was not connected: one row per such bridge, and one for all "
-            "bridges, which is empty while a service does not answer, unless a bridge is known to "
-            "be disconnected. Good: no red. A short gap means that ovs-vswitchd or the service "
+            "Times when a bridge was not connected: one row per affected bridge, and one for all "
+            "bridges. While a service does not answer, the latter is empty unless a bridge is "
+            "disconnected. Good: no red. A short gap means that ovs-vswitchd or the service "
             "restarted; bridges keep forwarding.",
             of_host(and_all(not_connected, known(f"min({connected})", "== 0"), **every), WHERE),
             words=panels.CONNECTED,
@@ -185,7 +185,7 @@ def _connection() -> list[panels.Panel]:
         states(
             "Which service leads",
             "Times when a service led, was on standby, or was down: one row per service that did "
-            "not always lead, and one for all jobs, which shows whether every job has a leader, "
+            "not always lead, and one for all jobs. The latter shows whether every job has a leader, "
             "and is empty while a service does not answer. Good: no red. A service without a "
             "standby always leads; a service and its standby services have a separate job.",
             of_host(

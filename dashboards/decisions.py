@@ -196,8 +196,8 @@ def _what_called_for_it() -> list[panels.Panel]:
         states(
             "Unrelieved uplinks",
             "Times when an uplink was above the threshold and its policy found no move that helps: one "
-            "row per such uplink, and one for all uplinks, which is empty while a service or switch does "
-            "not answer, unless an uplink is known to be unrelieved. Good: no red. `ovs-lbt explain "
+            "row per such uplink, and one for all uplinks. While a service or switch does not answer, the "
+            "latter is empty unless an uplink is known to be unrelieved. Good: no red. `ovs-lbt explain "
             "PORT`, for the VM port with the most traffic on the uplink, shows what would have to change.",
             of_host(and_all(ever, known_of_uplinks(f"max({unrelieved})"), **every), UPLINK),
             words=panels.RELIEVED,
@@ -278,7 +278,7 @@ def _what_came_of_it() -> list[panels.Panel]:
         ),
         lines(
             "Move budgets used up",
-            "VM ports and other units that the policy does not move now, because upstream switches may "
+            "VM ports and other units currently exempt from load balancing, because upstream switches may "
             "block addresses that move more often, for the ten bridges with the most such units. Good: 0. "
             "If an uplink is full while the number is above 0, split or pin the VM ports whose load jumps.",
             [of_host(highest_of("move_budget_exhausted"), WHERE)],

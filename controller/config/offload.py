@@ -25,7 +25,7 @@ BY_TC = (
     " results of ovs-lbt tables, groups and learned addresses",
     "hw-offload: software forwards frames that tc does not support: frames with more than"
     f" {MOST_ACTIONS} actions, such as floods to many VM ports, and IPv6 fragments",
-    "hw-offload: tc counts packets without their Ethernet header, so 14 bytes are added for"
+    "hw-offload: tc counts packets without their Ethernet header, so ovs-lbt adds 14 bytes for"
     " each packet of a flow",
 )
 TC_POLICIES = {

@@ -289,7 +289,7 @@ def _unspread(ports: Iterable[VmPortConfig], connection_hash: str | None) -> Ite
             )
         elif connection_hash == "multipath" and port.counted_by_flows and port.may_spread:
             yield (
-                f"{port.policy} spreads the traffic of tunnel endpoint {port.name} only by peers, because"
+                f"{port.policy} spreads the traffic of tunnel endpoint {port.name} only by peer, because"
                 " multipath cannot hash tunnel source ports; set connection-hash=dp_hash"
             )
 

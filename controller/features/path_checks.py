@@ -146,7 +146,7 @@ def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterato
         seen_on = paths.foreign.seen_on(uplink.name, now_s)
         if seen_on:
             seen_on = tuple(filter(None, seen_on))
-            seen = f"seen on {', '.join(seen_on)}" if seen_on else "not seen on an uplink"
+            seen = f"seen on {', '.join(seen_on)}" if seen_on else "not seen on any uplink"
             found = (
                 f"{about} another host sends from this uplink's probe address {macs[uplink.ofport]}, {seen};"
                 " these frames do not cause moves of VM ports"

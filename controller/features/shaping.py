@@ -199,7 +199,7 @@ class Shaping(Feature[Shaped]):
                 yield f"queues of {name}: {found}; set hw-offload=false, or do not use representors"
             elif not can_promise(reserved_bps, 0.0, capacities_bps[name]):
                 found, most_bps = f"{reserved_bps / 1e6:g}", room_bps(capacities_bps[name])
-                yield f"reservations on {name} are {found} Mbit/s; expected at most {most_bps / 1e6:g}"
+                yield f"reservations on {name} total {found} Mbit/s; expected at most {most_bps / 1e6:g}"
 
         for port in config.vm_ports:
             rewritten = PRESETS[port.policy].classifier is Classifier.TRANSPORT

@@ -44,11 +44,11 @@ def refuse_plain(what: str, host: str, instead: str) -> None:
     """Refuse a connection without TLS to another host, because the traffic could be read or forged.
 
     Raises:
-        ValueError: `host` is another host. The text states that `what` is without TLS, and recommends
+        ValueError: `host` is another host. The text states that `what` has no TLS, and recommends
             `instead`.
     """
     if not is_loopback(host):
-        raise ValueError(f"{what} is without TLS; use {instead}, or a loopback address")
+        raise ValueError(f"{what} has no TLS; use {instead}, or a loopback address")
 
 
 def bind(part: str, serve: Callable[[], object]) -> None:

@@ -292,7 +292,7 @@ class Dialers:
         if tls is None:
             who = "any host that can connect can impersonate a switch that has this controller"
             LOG.warning(
-                "--listen %s:%d is without TLS: %s; set %s", host, port, who, sockets.TLS_OPTIONS
+                "--listen %s:%d has no TLS: %s; set %s", host, port, who, sockets.TLS_OPTIONS
             )
 
         def take(sock: socket.socket, peer: str, number: int) -> None:

@@ -415,7 +415,7 @@ def hang_up(connection: Connection) -> None:
         with connection._sending:
             connection.socket.shutdown(socket.SHUT_RDWR)
     except OSError:
-        LOG.debug("the connection is closed already")
+        LOG.debug("the connection is already closed")
 
 
 def unread(connection: Any, xid: int, message: bytes) -> Any:

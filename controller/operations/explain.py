@@ -177,9 +177,9 @@ def _why(account: Account) -> str:
         case reason if reason in list(Reason):
             text = last.why if last else "the move is no longer in the decision log"
         case _ if account.port.rules.ruled or account.port.rules.pin:
-            text = "the VM port's rules and policy select this uplink, and no move has followed"
+            text = "the VM port's rules and policy chose this uplink; the port has not moved since"
         case _:
-            text = "the policy selects this uplink, by port number or in failover order, and no move has followed"
+            text = "the policy chose this uplink by port number or failover order; the port has not moved since"
     text = f"{bound.reason}: {text}"
     before, after = (last.before, last.after) if last else ({}, {})
     ends = (moved.source or "", moved.target) if moved else ()

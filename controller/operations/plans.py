@@ -264,7 +264,7 @@ def _stuck(uplink: str, opinion: Opinion) -> str:
     for name in by_standing.get(Standing.NO_ROOM, [])[:NAMED]:
         expected = opinion.verdicts[name].expected_ratio.items()
         brings = " and ".join(f"{other} to {percent(ratio)}" for other, ratio in expected)
-        texts.append(f"{name} {f'would bring {brings}' if brings else 'may use no other uplink'}")
+        texts.append(f"{name} {f'would bring {brings}' if brings else 'has no other uplink'}")
     if (more := len(by_standing.get(Standing.NO_ROOM, [])) - NAMED) > 0:
         texts.append(f"{more} more VM ports do not fit on any other uplink")
     for standing, what in (

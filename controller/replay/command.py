@@ -168,7 +168,7 @@ def _table(found: dict[str, Figures], hosts: list[HostTrace], how: Options) -> l
         *HEAD,
         *(_row(policy, figures) for policy, figures in found.items()),
         "",
-        f"Above: hours, summed over hosts, with an uplink above {100 * threshold_ratio:g} %.",
+        f"Above: host-hours with an uplink above {100 * threshold_ratio:g} % utilization.",
         "Optimality: the highest utilization divided by the lowest that is possible with",
         "any placement of the units that the policy moves; 1 is perfect.",
     ]

@@ -86,7 +86,7 @@ def _ask(
             for one in answered["data"]["result"]
         ]
     except (*_OF_ANOTHER_SHAPE, HTTPException) as error:
-        raise BadTrace(f"{url} is not the HTTP API of Prometheus") from error
+        raise BadTrace(f"{url} does not offer the HTTP API of Prometheus") from error
     except OSError as error:
         reason = getattr(error, "reason", error)
         why = because(reason) if isinstance(reason, Exception) else str(reason)

@@ -15,7 +15,7 @@ from policies.model import Role
 # The end of the failback delay of an uplink that is still down.
 NEVER_S = float("inf")
 NOTHING_RECEIVED = (
-    "its link is up again, but unlike other uplinks, this uplink has received no frame yet"
+    "its link is up again, but unlike other uplinks, it has not received any frames yet"
 )
 # OpenFlow reports only this many characters of a port's name.
 PORT_NAME_CHARACTERS = 15

@@ -31,7 +31,7 @@ JsonObject = Mapping[str, Any]
 
 NONE_ATTACHED = "no bridge is attached; attach one with: ovs-lbt attach BRIDGE"
 OBSERVING_BOND = (
-    "observe mode: the bond forwards as before; the table shows the uplinks for enforce mode"
+    "observe mode: the bond forwards as before; the table shows what enforce mode would use"
 )
 OBSERVING_UPLINKS = "observe mode: no moves to balance load; planned uplinks are in parentheses"
 FAILED = "installed flows stay, and ovs-lbt will try again"

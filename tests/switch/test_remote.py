@@ -168,7 +168,7 @@ def test_a_bridge_that_neither_listens_nor_calls_is_named(bed: Bed, remote: Serv
     [
         ("--ovsdb ssl:127.0.0.1:6640", "--ovsdb: ssl:127.0.0.1:6640 needs a certificate; "),
         ("--private-key /nowhere", "only --private-key is given; "),
-        ("--listen 0.0.0.0:1", "--listen 0.0.0.0:1 is without TLS; "),
+        ("--listen 0.0.0.0:1", "--listen 0.0.0.0:1 has no TLS; "),
         (
             "--listen 127.0.0.1:1 --private-key /no --certificate /no --ca-cert /no",
             "--private-key: /no does not exist or is not readable",

@@ -109,7 +109,7 @@ def is_refused(switch: FakeSwitch) -> bool:
 def a_caller_never_replaces_a_connection_that_the_service_made(directory: Path) -> None:
     switch, service = FakeSwitch(directory / "br0.mgmt"), Service(directory)
     (at_start,) = service.log
-    assert says(at_start, "--listen", "without TLS", "can impersonate a switch"), at_start
+    assert says(at_start, "--listen", "has no TLS", "can impersonate a switch"), at_start
     switch.accept()
     switch.shake_hands()
     assert soon(lambda: service.connections)

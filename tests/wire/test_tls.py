@@ -251,17 +251,15 @@ def test_what_never_leaves_this_host(host: str, so: bool) -> None:
 
 def test_nothing_is_said_without_tls_beyond_this_host() -> None:
     with pytest.raises(
-        ValueError, match=r"^--metrics 0.0.0.0:9476 is without TLS; use --metrics-ca-cert"
+        ValueError, match=r"^--metrics 0.0.0.0:9476 has no TLS; use --metrics-ca-cert"
     ):
         scrapes.serve(application, "0.0.0.0", 9476, None)
     dialers = Dialers(Reach("unix:db.sock", Path()), lambda _: None, lambda: True, lambda: None)
-    with pytest.raises(
-        ValueError, match=r"^--listen 0.0.0.0:6653 is without TLS; use --private-key"
-    ):
+    with pytest.raises(ValueError, match=r"^--listen 0.0.0.0:6653 has no TLS; use --private-key"):
         dialers.listen(("0.0.0.0", 6653), None)
-    with pytest.raises(ValueError, match=f"^ptcp:6653 on {ABROAD} is without TLS; use .*pssl:PORT"):
+    with pytest.raises(ValueError, match=f"^ptcp:6653 on {ABROAD} has no TLS; use .*pssl:PORT"):
         Reach(f"ssl:{ABROAD}:6640", Path()).dial("br0", ("ptcp:6653",))
-    with pytest.raises(ValueError, match=f"tcp:{ABROAD}:6640 is without TLS; use ssl:HOST:PORT"):
+    with pytest.raises(ValueError, match=f"tcp:{ABROAD}:6640 has no TLS; use ssl:HOST:PORT"):
         Database(f"tcp:{ABROAD}:6640", lambda _: None)
 
 

@@ -54,7 +54,7 @@ def test_what_cannot_be_kept_is_told_of_uplink_and_vm_port_and_so_is_its_end() -
     said = "on eth1, where 120 Mbit/s are reserved; at most 95 can be reserved"
     assert broken(here) == {"vnet0": said, "vnet1": said}
     assert here.bindings()["vnet2"] == "eth2"
-    assert shown(here)["not_done"] == ["reservations on eth1 are 120 Mbit/s; expected at most 95"]
+    assert shown(here)["not_done"] == ["reservations on eth1 total 120 Mbit/s; expected at most 95"]
     told_of_vnet0 = explained(here, "vnet0")
     assert told_of_vnet0["rules_broken"] == {"reserve-mbps": said}
     assert f"broken: reserve-mbps, {said}" in told_of_vnet0["said"]["rules"]

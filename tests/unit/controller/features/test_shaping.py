@@ -91,7 +91,7 @@ def test_reservations_beyond_an_uplink_are_cut_and_reported() -> None:
     assert sum(kept) <= CAPACITY_BPS
     assert len(set(kept)) == 1
     (said,) = here.engine.fleet.status()[0].not_done
-    assert said == "reservations on eth1 are 180 Mbit/s; expected at most 95"
+    assert said == "reservations on eth1 total 180 Mbit/s; expected at most 95"
 
 
 def test_reservations_are_placed_where_there_is_room() -> None:
