@@ -180,7 +180,7 @@ class Confirmations:
 
         gone = Setting("Bridge", name, UNCONFIRMED, None)
         doing = self.jobs.store(request_id, name, [gone], confirmed)
-        note = f"bridge {name}: would confirm {there.change.what}, so that it stays"
+        note = f"bridge {name}: would confirm the change by {there.change.what}"
         return replace(doing, settings=(), notes=(note,))
 
     def set(
@@ -225,7 +225,7 @@ class Confirmations:
             return []
 
         back = unconfirmed.restored(change, row) if change.what is What.SET else ()
-        note = f"bridge {row.name}: would roll back {change.what}"
+        note = f"bridge {row.name}: would roll back the change by {change.what}"
         return Doing(row.name, carry_out, back, notes=(note,))
 
     def _there(self, name: str) -> _Waiting:

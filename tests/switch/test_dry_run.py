@@ -72,10 +72,10 @@ def test_nothing_changes(bed: Bed, service: Service) -> None:
         with service.dead():
             assert says(dry("detach", bed.bridge)[0], "would remove", "policy", "threshold")
             for command in ("confirm", "rollback"):
-                assert says(dry(command, bed.bridge)[-1], "would", "the set of", bed.bridge)
+                assert says(dry(command, bed.bridge)[-1], bed.bridge, "would", "the change by set")
             assert says("\n".join(dry("rescue", "--all")), bed.bridge, "needs no rescue")
         for command in ("confirm", "rollback"):
-            assert says(dry(command, bed.bridge)[-1], "would", "the set of", bed.bridge)
+            assert says(dry(command, bed.bridge)[-1], bed.bridge, "would", "the change by set")
         service.do("rollback", bed.bridge)
     said = dry("attach", bed.bridge, *bed.uplink_options, "--policy", "explicit")
     assert says(said[0], "would set", "policy=explicit", f"on bridge {bed.bridge}")

@@ -114,7 +114,7 @@ def test_a_flood_hides_a_fault_for_a_second_longer_than_it_lasts(
         begun_s = time.monotonic()
         flooded = {(one.name, "flooded"): list[str]() for one in checked.uplinks}
         wait_until(lambda: hindered(service, checked) == flooded, "it is reported")
-        assert "hindered" in service.do("show", checked.bridge)
+        assert "disturb path checks" in service.do("show", checked.bridge)
         with blocked(checked, uplink, "receive"):
             holds(stays, "nothing is found", max(0.1, begun_s + FLOOD_S - time.monotonic()))
             assert stream.stop().count >= FLOOD_PPS * FLOOD_S / 2

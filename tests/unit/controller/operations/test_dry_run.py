@@ -137,8 +137,11 @@ def test_an_uplink_that_is_used_again_gets_its_vm_ports_back() -> None:
 def test_a_change_that_waits_is_confirmed_or_rolled_back() -> None:
     here = served()
     done(here.ask("set", "bridge", "br0", "window-s=7", "--rollback-after", "60"))
-    assert dry(here, "confirm br0") == ["bridge br0: would confirm set, so that it stays"]
-    back = ["would remove window-s from bridge br0", "bridge br0: would roll back set"]
+    assert dry(here, "confirm br0") == ["bridge br0: would confirm the change by set"]
+    back = [
+        "would remove window-s from bridge br0",
+        "bridge br0: would roll back the change by set",
+    ]
     assert dry(here, "rollback br0") == dry(here, "revert br0") == back
     done(here.ask("rollback", "br0"))
 
