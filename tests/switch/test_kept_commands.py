@@ -5,7 +5,7 @@ it had at that revision. Below a line are the paths and the types of the JSON th
 of bridges and interfaces are those of `_build`, and `trace.csv` is the start of the recorded
 traffic in docs/examples. A line that cannot run here has the word `parsed` instead of a status: the
 parser has to accept it. CHANGELOG.md tells of one with the word `removed`. `! kill` ends the
-service.
+service. Entries of `history` with the outcome of a move are left out: they follow after a window.
 """
 
 from __future__ import annotations
