@@ -377,7 +377,7 @@ _ROWS = (
         "make the moves of the last plan",
         (
             ANY_BRIDGE,
-            Argument("--plan", "ID", "apply only if the last plan printed this ID"),
+            Argument("--plan", "ID", "apply only if the last plan has this ID"),
         ),
         (
             "ovs-lbt apply br0  # make the moves of the last plan of br0",
