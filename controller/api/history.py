@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from enum import StrEnum
 from typing import Any
 
-from controller.api.status import fields
 from controller.text.wording import lines_of
 from policies.model import Reason, Uplink
 
@@ -277,3 +276,15 @@ def _utilizations(of: Mapping[str, Utilization]) -> dict[str, dict[str, float]]:
         name: {direction: round(ratio, 4) for direction, ratio in asdict(one).items()}
         for name, one in of.items()
     }
+
+
+def fields(record: object, *names: str) -> dict[str, Any]:
+    """Return the named fields of a record, with values for JSON."""
+    return {name: _plain(getattr(record, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in a form that JSON can represent: dataclasses as objects, tuples as lists."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return [*map(_plain, value)] if isinstance(value, tuple) else value

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from controller.api.events import UNSUPPORTED, PortCounters
+from controller.api.history import fields
 from controller.config.rows import Endpoint
 from controller.config.values import BridgeConfig, VmPortConfig
 from policies.model import Load, Reason, Uplink
@@ -215,22 +216,10 @@ def _drops(counters: PortCounters) -> int | None:
     return sum(known) if known else None
 
 
-def fields(record: object, *names: str) -> dict[str, Any]:
-    """Return the named fields of a record, with values for JSON."""
-    return {name: _plain(getattr(record, name)) for name in names}
-
-
 def _if_set(record: object, *names: str) -> dict[str, Any]:
     """Return the named fields of a record whose value is not None, false or empty, for JSON."""
     unset: tuple[Any, ...] = (None, False, "", [])
     return {name: value for name, value in fields(record, *names).items() if value not in unset}
-
-
-def _plain(value: Any) -> Any:
-    """Return a value in a form that JSON can represent: dataclasses as objects, tuples as lists."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    return [*map(_plain, value)] if isinstance(value, tuple) else value
 
 
 # ---- metrics ---------------------------------------------------------------------------

@@ -18,7 +18,18 @@ SEPARATE = {"replay": "controller.replay.command", "bench": "topologies.bench"}
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports errors in the same form as the service, on one line."""
+    """A parser that reports errors in the same form as the service, on one line.
+
+    `details` returns the first part of the epilog. It is called only for `--help`, because it is slow.
+    """
+
+    details: Callable[[], str] | None = None
+
+    def format_help(self) -> str:
+        if self.details is not None:
+            self.epilog = "\n\n".join(filter(None, [self.details(), self.epilog]))
+            self.details = None
+        return super().format_help()
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
@@ -135,8 +146,7 @@ def _add(command: _Parser, row: Command) -> None:
     _add_target(command, help=argparse.SUPPRESS, default=argparse.SUPPRESS)
     command.formatter_class = argparse.RawDescriptionHelpFormatter
     command.description = row.description or f"{row.help[0].upper()}{row.help[1:]}."
-    details = row.details() if row.details else ""
-    command.epilog = "\n\n".join(filter(None, [details, row.examples_text()]))
+    command.epilog, command.details = row.examples_text(), row.details
     excluding: Any = command
     if row.exclusive:
         excluding = command.add_mutually_exclusive_group(required=row.one_required)

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controller.api.status import BITS_PER_BYTE, fields
+from controller.api.history import fields
+from controller.api.status import BITS_PER_BYTE
 from controller.config.guests import VmNames
 from controller.config.marks import local_address
 from controller.config.reader import read_bridge

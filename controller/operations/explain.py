@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from controller.api.status import fields
+from controller.api.history import fields
 from controller.decisions.planning import why_away
 from controller.operations.diagnosis import Account, Obstacle
 from controller.operations.plans import WIDTH, covers, percent, threshold, unknown

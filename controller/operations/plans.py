@@ -11,9 +11,8 @@ from typing import Any
 
 from controller.api import history
 from controller.api.engine_commands import Reply
-from controller.api.history import Moved
+from controller.api.history import Moved, fields
 from controller.api.requests import Asked
-from controller.api.status import fields
 from controller.bridge.bridge import Bridge, Commands
 from controller.decisions import planning
 from controller.decisions.planning import Basis, Opinion, Proposal, Waiting
