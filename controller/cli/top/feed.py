@@ -36,13 +36,13 @@ class Answer:
 News = Picture | Away | Answer
 
 
-def read() -> Picture:
-    """Request the service's status and recent decisions.
+def read(version: str = "") -> Picture:
+    """Request the service's status and recent decisions, and its version unless it is known.
 
     Raises:
         Refused: the service does not answer, or is on standby.
     """
-    version = client.ask("version", (), READ_TIMEOUT_S).rpartition(" ")[2].strip()
+    version = version or client.ask("version", (), READ_TIMEOUT_S).rpartition(" ")[2].strip()
     at_s, clock = time.monotonic(), time.strftime("%H:%M:%S")
     shown = json.loads(client.ask("lbt/show", ("--json",), READ_TIMEOUT_S))
     if shown.get("standby"):
@@ -70,6 +70,7 @@ class Feed:
         self._tell = tell
         self.interval_s = interval_s
         self.read_now = threading.Event()
+        self._version = ""
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="feed", daemon=True).start()
@@ -88,8 +89,10 @@ class Feed:
 
     def _news(self) -> News:
         try:
-            return read()
+            picture = read(self._version)
         except Refused as why:
+            # The next service may have another version.
+            self._version = ""
             return Away(str(why))
         except (ValueError, LookupError, TypeError) as error:
             return Away(
@@ -97,6 +100,8 @@ class Feed:
             )
         except Exception as error:
             return Away(f"{type(error).__name__}: {error}, a bug in top")
+        self._version = picture.version
+        return picture
 
     def _carry_out(self, words: tuple[str, ...]) -> None:
         (command, *rest), refused = words, True
