@@ -186,7 +186,7 @@ class Bridge:
 
     @property
     def observing(self) -> bool:
-        return self.config.mode == "observe"
+        return self.config.observes
 
     @property
     def on_normal(self) -> bool:

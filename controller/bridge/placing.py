@@ -332,7 +332,7 @@ class Placing(Feature[Never]):
 
     def following(self, config: BridgeConfig, now_s: float) -> tuple[Moved, ...]:
         """The moves that policies would make immediately with configuration `config`; in observe mode, none."""
-        if "observe" in (self.config.mode, config.mode):
+        if self.config.observes or config.observes:
             return ()
         config = config.in_force(self.bridge.links.lacp_known(config.uplinks))
         team_view = replace(self.team_view, config=config, reused=Reused())

@@ -279,9 +279,14 @@ class BridgeConfig:
         return self.path_check and not self.on_a_lag and not self.observes_bond
 
     @property
+    def observes(self) -> bool:
+        """Whether the service makes and reports decisions, but does not move VM ports."""
+        return self.mode == "observe"
+
+    @property
     def observes_bond(self) -> bool:
         """Whether NORMAL forwards, and ovs-lbt flows are not installed."""
-        return self.mode == "observe" and self.on_bond
+        return self.observes and self.on_bond
 
     @property
     def asked(self) -> BridgeConfig:

@@ -458,7 +458,7 @@ class Scheduler:
             return False
         if now_s < self._recounted_s + RESPLIT_AFTER_S:
             return True
-        return config.mode != "observe" and self._readings < RESPLIT_READINGS
+        return not config.observes and self._readings < RESPLIT_READINGS
 
     # ---- cooldowns ---------------------------------------------------------------------
 

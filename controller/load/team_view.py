@@ -279,7 +279,7 @@ class TeamView:
     def carrying(self, window_s: float | None = None) -> tuple[Uplink, ...]:
         """Return the uplinks with their loads; in observe mode, their loads after planned moves."""
         uplinks = self.uplinks(window_s)
-        if self.config.mode != "observe":
+        if not self.config.observes:
             return uplinks
         loads = _by_uplink(self.loaded(window_s))
         return tuple(replace(uplink, load=loads.get(uplink.name, IDLE)) for uplink in uplinks)
@@ -420,7 +420,7 @@ class TeamView:
         The excess is traffic that stays on this host, which flow counters show only later. Loads on
         a full uplink are not scaled, because that uplink drops the excess.
         """
-        if self.config.mode == "observe" or not any(map(_is_live, units)):
+        if self.config.observes or not any(map(_is_live, units)):
             return units
         sums = _by_uplink(units)
         if late := self.late_units(units):
@@ -491,7 +491,7 @@ class TeamView:
 
         Such VM ports are split only in the plan, so the switch has no counters of their buckets.
         """
-        if self.config.mode != "observe" or not self.split:
+        if not self.config.observes or not self.split:
             return units
         sent_bps, count = Counter[str](), Counter(u.policy for u in units if u.is_bucket)
         for unit in units:

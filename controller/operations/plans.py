@@ -110,7 +110,7 @@ def _block(proposal: Proposal) -> list[str]:
         lines += ["", *_table(proposal)]
     if proposal.basis_s is not None and proposal.uplinks:
         lines += ["", *_utilizations(proposal)]
-        texts += [OBSERVED] if proposal.config.mode == "observe" else []
+        texts += [OBSERVED] if proposal.config.observes else []
     texts += [text for opinion in proposal.opinions for text in _opinion_texts(opinion, proposal)]
     texts += _waits(proposal.waiting)
     texts += [f"not done: {text}" for text in proposal.config.asked.not_done]
@@ -130,7 +130,7 @@ def _headline(proposal: Proposal) -> str:
     if not proposal.moves:
         return f"{name}: nothing to move"
     would = f"{name}: {_moves(proposal)} would be made now"
-    if proposal.config.mode == "observe":
+    if proposal.config.observes:
         return f"{would} in enforce mode"
     them = "it" if len(proposal.moves) == 1 else "them"
     return f"{would}; to make {them}: ovs-lbt apply {quoted(name)} --plan {proposal.plan_id}"
@@ -159,7 +159,7 @@ def _vm(moved: Moved) -> str | None:
 def _utilizations(proposal: Proposal) -> list[str]:
     """Return each uplink's utilization in both directions, now and, if there are moves, after them."""
     width = max([6, *(len(uplink.name) for uplink in proposal.uplinks)])
-    placed = IF_ENFORCED if proposal.config.mode == "observe" else "NOW"
+    placed = IF_ENFORCED if proposal.config.observes else "NOW"
     head = f"  {'UPLINK':<{width}}  {'':<8}  {placed:<{CELLS + 7}}"
     lines = [head + "      EXPECTED" if proposal.moves else head.rstrip()]
     for now, then in zip(proposal.uplinks, proposal.expected, strict=True):
@@ -325,7 +325,7 @@ def _bridge(proposal: Proposal) -> dict[str, Any]:
         "name": proposal.config.name,
         "id": proposal.plan_id,
         "connected": proposal.connected,
-        "observed": proposal.config.mode == "observe",
+        "observed": proposal.config.observes,
         "threshold_ratio": proposal.config.threshold_ratio,
         "loads_cover_s": proposal.basis_s,
         "moves": [
