@@ -51,7 +51,6 @@ class Mix:
         return [weight / sum(weights) for weight in weights]
 
 
-@functools.cache
 def in_buckets(
     mix: Mix, host: str, port: str, buckets: int, by_address: bool
 ) -> Mapping[int, float]:
@@ -138,7 +137,8 @@ class Switch:
         self.steady_s = 0.0
         # The counters of ports and VM ports' flows, and the counters of buckets.
         self.counters, self.bucket_counters = Counters[int](), Counters[tuple[int, int]]()
-        self._mix = mix
+        # Cached, because moves repeat the same shares. The cache ends with this switch.
+        self._shares = functools.cache(functools.partial(in_buckets, mix, bridge))
 
     # ---- state and counters --------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class Switch:
             if one.number == port.hashed:
                 by_address = one.classifier.by_address
                 name, buckets = self.vm_ports[port.ofport], len(one.buckets)
-                shares = in_buckets(self._mix, self.bridge, name, buckets, by_address)
+                shares = self._shares(name, buckets, by_address)
                 return Route(home, one.number, shares, by_address)
         return Route(home)
 
