@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import Enum, auto, unique
 
 
 class Phase(Enum):
@@ -43,6 +43,7 @@ class Phase(Enum):
         return self in (Phase.SERVING, Phase.GATHERING, Phase.ON_NORMAL)
 
 
+@unique
 class Turn(Enum):
     """An event that may change the phase of a bridge.
 

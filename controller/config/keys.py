@@ -130,7 +130,7 @@ KEYS = (
     ),
     _host(
         "key-loss-grace-s",
-        kinds.seconds(0, DAY_S),
+        _SECONDS,
         "The time for which the service continues to use the last keys of a bridge whose"
         " `policy` disappears from the database. This time does not delay `detach`.",
         default="30",
