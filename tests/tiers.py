@@ -52,6 +52,8 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "at_once[dynamic",
         "at_once[adaptive-source-mac",
         "at_once[load-based-source-mac",
+        "[slb-port-some",
+        "[slb-source-mac-some",
     ),
     "unit/controller/replay/test_host.py": (
         "changes_nothing[adaptive-8-40-5",
@@ -60,6 +62,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "on_any_trace[dynamic",
         "traces_on_which_it_did",
         "any_trace[adaptive",
+        "changes_nothing[slb-5",
     ),
     "unit/controller/replay/test_skipping.py": (
         "pass_without_a_poll[2",
@@ -97,6 +100,8 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "service killed-active-backup",
         "service killed-lacp",
         "under_load_lose_nothing[plain",
+        "service killed-balance",
+        "by the service-lacp",
     ),
     "switch/test_alertmanager.py": ("",),
     "switch/test_announcements.py": (
@@ -107,6 +112,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "[dead-ARP request-plain",
         "[dead-broadcast-plain",
         "[dead-neighbour solicitation-plain",
+        "after_the_lock[balance",
     ),
     "switch/test_as_normal.py": (
         "once[active-backup",
@@ -115,7 +121,11 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "second_copy[lacp",
         "operator_sets_is_reported[balance",
     ),
-    "switch/test_attach.py": ("capacity_and_pin_by_vsctl[balance-slb",),
+    "switch/test_attach.py": (
+        "capacity_and_pin_by_vsctl[balance-slb",
+        "move_pin_and_unpin[plain",
+        "settings_were_cleared_goes_on_and_is_taken_back[plain",
+    ),
     "switch/test_boot.py": ("unit_s_rights",),
     "switch/test_cached_failover.py": ("",),
     "switch/test_chaos.py": ("",),
@@ -139,8 +149,13 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "who_began_it_was_killed",
         "confirmed_stays",
         "detach_is_undone",
+        "reverted_at_once[service killed",
     ),
-    "switch/test_connection_hash.py": ("[balance-slb",),
+    "switch/test_connection_hash.py": (
+        "[balance-slb",
+        "restarted_service_changes_nothing",
+        "that_somebody_deletes",
+    ),
     "switch/test_connections_stay.py": (
         "restart_of_the_service_moves_nothing[address",
         "of_that_uplink_and_no_other[address-hash",
@@ -165,6 +180,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "[balance-slb",
         "[static-lag",
         "[lacp",
+        "has_left_broadcasts",
     ),
     "switch/test_documents.py": ("",),
     "switch/test_documents_dark.py": ("",),
@@ -190,6 +206,9 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "all_the_same[shaping",
         "all_the_same[forwarding",
         "what_takes_calls",
+        "asks_for_the_history",
+        "[handler-openflow",
+        "all_the_same[echoes",
     ),
     "switch/test_failover.py": ("vms_that_send_nothing",),
     "switch/test_fleet.py": ("",),
@@ -212,6 +231,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_inbound_follows.py": (
         "follows_is_seen_to[plain",
         "announced_again_until",
+        "follows_is_seen_to[balance",
     ),
     "switch/test_interrupted_move.py": ("[balance-slb",),
     "switch/test_invalid_teams.py": (
@@ -250,6 +270,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "[sends-plain",
         "flows_late",
         "capacities_that_differ",
+        "between_local_vms",
     ),
     "switch/test_loops_found.py": (
         "is_a_loop_and_found[balance",
@@ -286,6 +307,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "[source-mac",
         "on_a_lag[static-lag",
         "announced[dynamic",
+        "on_a_lag[lacp",
     ),
     "switch/test_observe.py": (
         "[active-backup",
@@ -314,6 +336,8 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "[from-the-bridge",
         "decides_as_soon",
         "restarts_is_no_fault",
+        "vlan_that_one_uplink_lacks",
+        "of_two_uplinks_a_host_decides[",
     ),
     "switch/test_path_figures.py": ("",),
     "switch/test_path_quiet.py": ("",),
@@ -321,6 +345,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "is_left[one-of-three",
         "is_left[two-of-three",
         "outvote_the_third",
+        "is_left[one-of-two",
     ),
     "switch/test_reconnect.py": (
         "lose_and_move_nothing[balance-slb",
@@ -365,13 +390,18 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "[tcp",
         "what_somebody_removed",
         "limit_holds",
+        "leaves_the_queue_that_was_there",
     ),
     "switch/test_split.py": ("",),
     "switch/test_standby.py": (
         "take_turns",
         "database_was_away",
+        "that_is_stopped_is_followed",
     ),
-    "switch/test_support_bundle.py": ("without_a_switch",),
+    "switch/test_support_bundle.py": (
+        "without_a_switch",
+        "without_the_service",
+    ),
     "switch/test_terminal.py": (
         "rates_are_those",
         "may_go_and_come",
@@ -386,12 +416,19 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "conversion_leaves",
         "every_command_without",
         "says_what_is_missing",
+        "gets_another_type",
     ),
     "mininet/test_layouts.py": (
         "[overlay]",
         "[flows]",
         "quad_gbe_team,virtual",
         "[mtu=9000,odd_mtu",
+        "leaves_nothing[spine_leaf",
+        "leaves_nothing[two_switches",
+        "leaves_nothing[live_migration",
+        "leaves_nothing[mixed_speed",
+        "leaves_nothing[shift",
+        "[odd_vlan",
     ),
     "switch/test_plan.py": ("is_applied_and_loads_follow",),
     "switch/test_presets.py": (
@@ -407,6 +444,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_vlans.py": (
         "trunk_has_grown[plain",
         "flood_of_addresses",
+        "trunk_has_grown[balance",
     ),
     "switch/test_hostile_switch.py": ("[echoes",),
     "switch/test_flushes.py": (
@@ -421,13 +459,20 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "unit/policies/test_placement.py": (
         "placed_again_where",
         "breaks_a_rule_more",
+        "no_placement_costs_less",
     ),
-    "unit/policies/test_reservations.py": ("on_its_own_result",),
+    "unit/policies/test_reservations.py": (
+        "on_its_own_result",
+        "found_for_many[40-6",
+    ),
     "unit/controller/decisions/test_planning.py": (
         "to_the_plan[1]",
         "to_the_plan[2]",
     ),
     "unit/dashboards/test_answers.py": ("those_of_the_file",),
+    "switch/test_dry_run.py": ("[plain",),
+    "switch/test_port_groups.py": ("[plain",),
+    "switch/test_history.py": ("for_people_only",),
 }
 
 

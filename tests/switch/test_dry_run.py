@@ -18,14 +18,15 @@ pytestmark = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
 
 def state(bed: Bed, service: Service) -> dict[str, object]:
     """The settings in the database, and the flows and groups of the switch."""
-    vsctl, columns = bed.ovs.vsctl, {"Bridge": "name,external_ids,other_config,fail_mode"}
+    columns = {"Bridge": "name,external_ids,other_config,fail_mode"}
     columns |= {"Port": "name,external_ids,other_config,protected,qos"}
     columns |= {"Interface": "name,external_ids,other_config,options"}
-    records = {t: vsctl("--format=json", f"--columns={c}", "list", t) for t, c in columns.items()}
+    columns |= {"Open_vSwitch": "external_ids"}
+    listed = [word for t, c in columns.items() for word in ("--", f"--columns={c}", "list", t)]
+    records = bed.ovs.vsctl("--format=json", *listed).splitlines()
     flows = bed.ofctl("dump-flows", "--no-stats", "--no-names")
     return {
-        **{table: json.loads(found) for table, found in records.items()},
-        "host": vsctl("get", "Open_vSwitch", ".", "external_ids"),
+        **{table: json.loads(found) for table, found in zip(columns, records, strict=True)},
         # Learned flows, which have a timeout, come and go with frames.
         "flows": sorted(flow for flow in flows.splitlines() if "_timeout=" not in flow),
         "groups": sorted(bed.ofctl("dump-groups").splitlines()),
