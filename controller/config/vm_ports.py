@@ -223,8 +223,9 @@ class _Reader:
         if uplinks and not allowed:
             key = "trunks" if port.tag is None else "tag"
             found = ",".join(map(str, port.trunks if port.tag is None else (port.tag,))) or "none"
+            problem = f"no uplink carries VLAN {found}"
             remedy = "choose a VLAN that an uplink carries"
-            self.settings.report(f"Port {port.name}", key, f"no uplink carries {found}", remedy)
+            self.settings.report(f"Port {port.name}", key, problem, remedy)
         return allowed
 
 

@@ -254,10 +254,10 @@ def _confirming(state: State, mode: Choosing) -> Watching | Confirming:
     if row is None:
         return Watching()
     words = mode.command, row.port["name"], target
+    source = row.port["uplink"] or "no uplink"
     if mode.command == "move":
-        source = row.port["uplink"] or "no uplink"
         return Confirming(words, f"move {_named(row)} from {source} to {target} now")
-    comes = "" if row.port["uplink"] == target else f", and move it there from {row.port['uplink']}"
+    comes = "" if row.port["uplink"] == target else f", and move it there from {source}"
     return Confirming(words, f"pin {_named(row)} to {target}{comes}")
 
 

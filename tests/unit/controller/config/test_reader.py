@@ -318,11 +318,11 @@ def test_a_vm_port_whose_vlan_no_uplink_carries_is_named() -> None:
     config = restricted(port("vnet0", 10, tag=30))
     assert the_port(config).allowed == frozenset()
     assert messages(config) == [
-        "Port vnet0 tag: no uplink carries 30; choose a VLAN that an uplink carries"
+        "Port vnet0 tag: no uplink carries VLAN 30; choose a VLAN that an uplink carries"
     ]
     config = restricted(port("vnet0", 10, trunks=(30, 40)))
     (error,) = messages(config)
-    assert says(error, "Port vnet0 trunks: no uplink carries 30,40; ")
+    assert says(error, "Port vnet0 trunks: no uplink carries VLAN 30,40; ")
 
 
 def test_a_pin_to_an_uplink_without_the_ports_vlan_is_not_taken() -> None:

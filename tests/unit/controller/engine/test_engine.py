@@ -565,7 +565,7 @@ def test_a_vm_port_whose_vlan_no_uplink_carries_has_no_uplink_until_one_does() -
     (status,) = (p for p in here.engine.fleet.status()[0].ports if p.port.name == "vnet0")
     assert status.uplink is None
     assert tuple(map(str, here.engine.fleet.status()[0].config.errors)) == (
-        "Port vnet0 tag: no uplink carries 20; choose a VLAN that an uplink carries",
+        "Port vnet0 tag: no uplink carries VLAN 20; choose a VLAN that an uplink carries",
     )
     assert "; no uplink does" in refusal(here.ask("move", "vnet0", "eth1"))
     re_tagged(here, "eth2", trunks=(10, 20)).run_for(1)
