@@ -61,6 +61,9 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 	tests/switch/test_path_check.py::test_of_two_uplinks_a_host_decides_as_soon \
 	tests/switch/test_path_check.py::test_an_mtu_that_one_switch_port_lacks_is_found
 
+# Without compiled modules, each of the thousands of processes that tests start takes up to twice as long.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The targets share one machine and one switch.
 .NOTPARALLEL:
 .PHONY: help setup setup-kernel demo bench bench-cached bench-new-connections bench-translation bench-database bench-failovers bench-learning bench-overlay bench-paths bench-quiet-paths bench-replay bench-scale bench-set-up bench-times test test-all test-quick test-ryu test-fresh bench-provider \
