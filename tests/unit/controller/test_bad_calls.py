@@ -29,6 +29,7 @@ from controller.cli import run
 from controller.config.rows import PREFIX, BridgeRow, PortRow
 from controller.host import client
 from controller.host.journal import Journal
+from tests.reference.json_fields import kinds_of_findings
 from tests.said import DONE, REFUSED, USAGE, is_answer, pattern
 from tests.unit import rows
 from tests.unit.controller import bad_calls
@@ -259,6 +260,7 @@ def test_a_check_that_fails_prints_json_with_the_kind(host: Host, tmp_path: Path
     (tmp_path / "ovs-lbt.pid").unlink()
     status, out, _ = call("check --json")
     assert (status, json.loads(out)["findings"][0]["check"]) == (2, "unanswered")
+    assert {"refused", "unanswered"} <= {*kinds_of_findings()}, "docs/reference/json.md has both"
 
 
 def test_a_history_without_entries_is_an_answer(host: Host) -> None:
