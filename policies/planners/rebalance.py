@@ -44,14 +44,13 @@ def rest(snapshot: Snapshot) -> Rest:
     if len(uplinks) < 2:
         return Rest(WhyAtRest.ALONE)
     emptiest, fullest = _extremes(uplinks)
-    even = _sent_ratio(fullest) - _sent_ratio(emptiest) < LEAST_DIFFERENCE_RATIO
-    return Rest(WhyAtRest.EVEN if even else WhyAtRest.NO_GAIN, fullest.name, emptiest.name)
+    why = WhyAtRest.EVEN if is_calm(snapshot) else WhyAtRest.NO_GAIN
+    return Rest(why, fullest.name, emptiest.name)
 
 
 def is_calm(snapshot: Snapshot) -> bool:
     """Whether no unit is moved, whatever the units' loads are. Also true of means of such loads."""
-    uplinks = failover.in_service(snapshot.uplinks)
-    ratios = [_sent_ratio(uplink) for uplink in uplinks]
+    ratios = [_sent_ratio(uplink) for uplink in failover.in_service(snapshot.uplinks)]
     return len(ratios) < 2 or max(ratios) - min(ratios) < LEAST_DIFFERENCE_RATIO
 
 
