@@ -199,11 +199,11 @@ def test_without_failback_an_uplink_carries_nothing_until_another_one_fails() ->
     here = world(host(failback_delay_s="never", poll_interval_ms="60000")).start()
     before = here.bindings()
     here.set_link(1, up=False).run_until(10)
-    here.set_link(1, up=True).run_until(5_000)
+    here.set_link(1, up=True).run_until(20_000)
     assert set(here.bindings().values()) == {"eth2"}, "it does not return by itself"
     here.set_link(2, up=False).run_for(1)
     assert set(here.bindings().values()) == {"eth1"}
-    here.set_link(2, up=True).run_for(4_000)
+    here.set_link(2, up=True).run_for(5_000)
     assert set(here.bindings().values()) == {"eth1"}, "now the other one waits"
     here.write(with_ids(here.rows["br0"], failback_delay_s="45")).run_for(60)
     assert here.bindings() == before, "with a delay, it is over"
