@@ -1,4 +1,4 @@
-"""The service: Open vSwitch on one side, teaming policies on the other.
+"""Balances VM ports over the uplinks of Open vSwitch bridges, according to teaming policies.
 
 The main modules are the command (`cli`), the service (`service`), its engine (`engine`), and tools that
 work without a service (`one_shot`, `rescue`). `setup.cfg` defines the packages and their allowed

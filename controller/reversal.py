@@ -4,7 +4,7 @@
     python -m controller.reversal after BRIDGE S SERVICE
 
 `once` rolls back the unconfirmed change of a bridge with a temporary service. `controller/host/arming.py`
-starts `after`, which waits. If no running service rolls back, it then runs `once` until that succeeds.
+starts `after`, which waits. If no running service reverts the change, it runs `once` until that succeeds.
 
 `after` reads the database with ovs-vsctl, so that no copy of the database is in memory while it waits.
 """

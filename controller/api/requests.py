@@ -20,7 +20,7 @@ WHOSE = {Record.BRIDGE: "a bridge", Record.UPLINK: "an uplink", Record.VM_PORT: 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of a command: an option if its name begins with a dash, else a positional."""
+    """An argument of a command: an option if its name begins with a dash, else positional."""
 
     name: str
     # The placeholder for the value in the help. An option without a placeholder has no value.

@@ -1,4 +1,4 @@
-"""Tunnel endpoints: frames from them on other uplinks than the home, and peers' answers to these frames.
+"""Tunnel endpoints: the frames that they send on uplinks other than their home, and peers' answers.
 
 Without a LAG, frames that a hash sends out on another uplink than the home ("off home") have one of our
 source addresses. Open vSwitch's userspace datapath uses the source address of a tunnel's frame as the
@@ -8,7 +8,7 @@ because the tunnel accepts no other destination.
 
 A *lane* is all traffic with the off-home addresses for one uplink. A lane uses one uplink in both
 directions: the first live uplink in the lane's order. If that uplink fails, frames keep the off-home
-address and leave on the next uplink, so that upstream switches learn the new port of the address.
+address and leave on the next uplink, so that upstream switches learn the address on the new port.
 
 To uplinks: the bucket's group -> OFF_HOME -> the lane's group (the lane's first live uplink).
 From uplinks: FROM_UPLINK -> TO_ENDPOINT -> EGRESS.
@@ -92,7 +92,7 @@ def _returning(endpoint: Endpoint) -> Iterator[FlowSpec]:
 
 
 def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
-    """Yield flows that send our learning packets from off-home addresses, but no VM's frames."""
+    """Yield flows that send our learning packets from off-home addresses, but not VMs' frames."""
     for lane, mac in endpoint.off_home_macs:
         yield flow(Table.LEARN, 60, {"eth_src": mac})
         rarp: Fields = {"eth_src": mac, "eth_dst": BROADCAST, "eth_type": tables.ETH_RARP}
@@ -101,7 +101,7 @@ def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
 
 
 def _leaving(endpoint: Endpoint, team: Team) -> Iterator[FlowSpec]:
-    """Yield flows for hashed frames. Those in the lane of the endpoint's first uplink use the home."""
+    """Yield flows for hashed frames. Frames in the lane of the home leave on the home."""
     sent: Fields = {Register.VM_PORT: endpoint.ofport}
     for lane, mac in endpoint.off_home_macs:
         at_home = {**sent, Register.LANE: int(lane) << 16 | int(lane)}

@@ -50,7 +50,7 @@ def garp(mac: str, address: IPv4Address, vlan: int | None = None) -> bytes:
 
 
 def advertisement(mac: str, address: IPv6Address, peer: IPv6Address) -> bytes:
-    """Return a neighbour advertisement (RFC 4861 section 7.2.6) to `peer` of `address` at `mac`.
+    """Return a neighbour advertisement (RFC 4861 section 7.2.6) of `address` at `mac`, for `peer`.
 
     Open vSwitch's userspace datapath ignores advertisements to all nodes, but accepts those to its own
     address. The MAC address of `peer` is unknown, so the frame is addressed to the solicited-node group
@@ -99,7 +99,7 @@ def mld_query(vlan: int | None = None) -> bytes:
 
 
 def solicitation(mac: bytes, address: IPv6Address) -> bytes:
-    """Return an IPv6 packet that queries the MAC address of `address` (RFC 4861 section 7.2.2).
+    """Return an IPv6 packet that asks for the MAC address of `address` (RFC 4861 section 7.2.2).
 
     The packet's source is the link-local address derived from `mac` (RFC 4291 appendix A).
     """

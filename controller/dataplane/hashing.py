@@ -8,8 +8,8 @@ Tables: UPLINK_OUT, HASH, BUCKET, OFF_HOME, IP_NIBBLE; in LEARN and FROM_UPLINK,
 frames from our own source addresses. Groups: each VM port's binding group; one group for each bucket
 of each hash; the group that selects a bucket with the datapath's hash (dp_hash).
 
-Invariant: a move changes the VM port's binding group, and no flow. If the uplink goes down, the switch
-itself fails over to the next uplink in the VM port's order.
+Invariant: a move changes only the VM port's binding group, not flows. If the uplink goes down, the
+switch itself fails over to the next uplink in the VM port's order.
 
 Invariant: a frame leaves once, on a live uplink that carries its VLAN. Upstream switches see a VM's
 source address on one uplink only.
@@ -124,7 +124,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
-    """Yield a group for each bucket that sends frames out on the first live uplink of the bucket."""
+    """Yield the group of each bucket, which sends frames out on the bucket's first live uplink."""
     for made in team.hashes:
         has_lanes = team.has_lanes(made.number)
         for bucket, order in enumerate(made.buckets):

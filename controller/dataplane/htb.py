@@ -3,7 +3,7 @@
 A device gets an HTB qdisc with a class for each VM port. A classic BPF program determines a frame's
 class from the source address. So tagged and untagged frames are treated alike, with the userspace and
 the kernel datapath. The program begins with a digest of the whole configuration, so that a service
-recognizes ovs-lbt's queues when the service starts.
+that starts recognizes ovs-lbt's queues.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Shaper:
     """The queues that a device should have.
 
     `sources`: the class of each source address; frames from other addresses are in the default class.
-    `on_wire`: the capacity is that of the link, so preambles and gaps of frames count as well. `queues`:
+    `on_wire`: the capacity is that of the link, so preambles and inter-frame gaps count too. `queues`:
     the number of queues that share a socket's send buffer (userspace datapath); None: no shared buffer.
     """
 
@@ -192,7 +192,7 @@ def _burst_bytes(rate_bps: int, least_bytes: int) -> int:
 
 
 def _frame_bytes(shaper: Shaper, host: Host) -> int:
-    """Return the largest frame that the device gets, in bytes. A smaller quantum would be unfair."""
+    """Return the largest frame size of the device in bytes. A smaller quantum would be unfair."""
     segmented = shaper.queues is None
     return SUPERFRAME_BYTES if segmented else host.mtu_bytes + ETHERNET_HEADER_BYTES
 
@@ -271,7 +271,7 @@ def _returns(minor: int) -> Instruction:
 
 
 def _search(blocks: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """Return code that runs the block with the accumulator's value as key, or returns 0 without one."""
+    """Return code that runs the block whose key is in the accumulator, or returns 0 if none is."""
     if len(blocks) > _BRANCH:
         middle = len(blocks) // 2
         below, above = _search(blocks[:middle]), _search(blocks[middle:])

@@ -74,12 +74,12 @@ def learn_closed(ofport: OfPort, uplink: OfPort) -> Learn:
 def _beyond_limit(
     priority: int, number: int, *in_vlan: LearnMatch, vm_port: OfPort | None = None
 ) -> Iterator[FlowSpec]:
-    """Yield flows that learn a source address beyond its VM port's limit, to recognize returning frames.
+    """Yield flows that learn source addresses beyond a VM port's limit, to recognize returning frames.
 
-    With `in_vlan`, the address is learned in the frame's VLAN, else in all VLANs: this is for routers
-    with one address in thousands of VLANs, and only for VM ports that carry all VLANs, because other
-    ports could cause frames in foreign VLANs to be dropped as reflections. Each frame locks the address,
-    because the usual lock may be beyond the limit as well.
+    With `in_vlan`, an address is learned in the frame's VLAN, else in all VLANs. The latter is for
+    routers with one address in thousands of VLANs, and only for VM ports that carry all VLANs, because
+    other ports could cause frames in foreign VLANs to be dropped as reflections. Each frame locks the
+    address, because the usual lock may be beyond the limit as well.
     """
 
     def learn(table: Table, timeout_s: int, *loads: LearnLoad) -> Learn:

@@ -55,9 +55,9 @@ _Way = tuple[int, MatchValue | None, Actions]
 
 
 def flooded_by(uplink: OfPort, team: Team) -> tuple[Fields, list[_Way]]:
-    """Return the actions that pass frames flooded by an uplink to NORMAL.
+    """Return a match and actions that pass frames flooded by an uplink to NORMAL.
 
-    Returns the match for frames from the uplink, and the actions for all frames and some destinations.
+    There are actions for all frames from the uplink, and others for frames to some destinations.
     """
     from_uplink, restored = _as_it_came(uplink, team)
     if not team.floods_to_normal:

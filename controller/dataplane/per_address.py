@@ -67,6 +67,6 @@ def _delivered_once(team: Team) -> Iterator[FlowSpec]:
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
-    """Yield a group for each address that sends frames out on the address's first live uplink."""
+    """Yield each address's group, which sends frames out on the address's first live uplink."""
     for address in team.addresses:
         yield hashing.by_first_live(address_group_id(address.slot), address.order)

@@ -73,7 +73,7 @@ class Resubmit:
 
 @dataclass(frozen=True, slots=True)
 class LearnMatch:
-    """Makes the learned flow match `target` against the present value of the frame's field `source`."""
+    """Makes the learned flow match `target` against the current value of the frame's field `source`."""
 
     source: str
     target: str
@@ -82,7 +82,7 @@ class LearnMatch:
 
 @dataclass(frozen=True, slots=True)
 class LearnLoad:
-    """Makes the learned flow set `target` to a constant, or to the present value of field `source`."""
+    """Makes the learned flow set `target` to a constant, or to the current value of field `source`."""
 
     source: str | int
     target: str
@@ -164,7 +164,7 @@ class FlowSpec:
 
 @value(frozen=True, slots=True)
 class Bucket:
-    """A group's bucket, live while the watched port or group is live. Kind `ff` requires one of them."""
+    """A group's bucket, live while the watched port or group is live. In kind `ff`, one is set."""
 
     actions: Actions
     watch_port: int | None = None
@@ -193,7 +193,7 @@ EMPTY = Pipeline({}, {})
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes of one bundle, in the order of the fields.
+    """The changes in one bundle, in the order in which the switch makes them.
 
     Groups are added before the flows that use the groups, and deleted after those flows: deleting a group
     would delete the flows as well. `clear`: delete all flows with our cookie, including learned flows.
@@ -211,7 +211,7 @@ class Changes:
         assert kept.isdisjoint(self.delete_groups), "no group is added and deleted in one bundle"
 
     def __len__(self) -> int:
-        """Return the number of messages: 0, so that the value is false, if there are no changes."""
+        """Return the number of messages: 0 without changes, so that the object is then false."""
         groups = (*self.add_groups, *self.modify_groups, *self.delete_groups)
         return len(groups) + len(self.add_flows) + len(self.delete_flows) + self.clear
 

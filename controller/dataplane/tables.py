@@ -228,7 +228,7 @@ def bucket_group_id(number: int, bucket: int) -> int:
 
 
 def to_endpoint_group_id(lane_index: int, uplink_index: int) -> int:
-    """Return the ID of the group that accepts a lane's frames from an uplink, both by position."""
+    """Return the ID of the group that accepts a lane's frames from an uplink."""
     assert max(lane_index, uplink_index) < 1 << 8, "each index has eight bits of the ID"
     return Group.TO_ENDPOINT.id_of(lane_index << 8 | uplink_index)
 

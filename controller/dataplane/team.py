@@ -124,7 +124,7 @@ class Team:
     of copies of probes. `unheard`: contains (uplink, own) if the switch drops path-check frames on an
     uplink: frames to the uplink's own addresses (own is True), or all other path-check frames (False).
 
-    `forwards_bpdu`: forward protocols between switches like other multicast. `snoops`: NORMAL snoops.
+    `forwards_bpdu`: protocols between switches are forwarded. `snoops`: NORMAL snoops.
     """
 
     uplinks: tuple[OfPort, ...]

@@ -299,7 +299,7 @@ def _settings_changed(was: BridgeConfig, now: BridgeConfig) -> str | None:
 
 
 def _team_changed(proposal: Proposal, team_view: TeamView, now_s: float) -> str | None:
-    """Return how uplinks have changed after the plan was made, except loads; None: no change."""
+    """Return how uplinks, apart from their loads, have changed since the plan; None: no change."""
     was, now = {u.name: u for u in proposal.uplinks}, {u.name: u for u in team_view.uplinks()}
     if was.keys() != now.keys():
         return _differs("uplinks", ", ".join(was), ", ".join(now))
@@ -354,7 +354,7 @@ def _units_changed(proposal: Proposal, team_view: TeamView) -> str | None:
     if not moved:
         return None
     first, others = sorted(moved)[0], len(moved) - 1
-    way = f"{proposal.units[first].uplink or 'nowhere'} to {now[first].uplink or 'nowhere'}"
+    way = f"{proposal.units[first].uplink or 'no uplink'} to {now[first].uplink or 'no uplink'}"
     more = f", as did {others} more" if others else ""
     return f"{first}: moved from {way} after the plan{more}"
 

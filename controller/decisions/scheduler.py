@@ -442,7 +442,7 @@ class Scheduler:
     def count_anew(self, now_s: float) -> float:
         """Discard the counters of buckets, because buckets count other traffic from now on.
 
-        Returns the time of the next reading of these counters, in seconds of engine time.
+        Return the time of the next reading of these counters, in seconds of engine time.
         """
         self._recounted_s, self._readings = now_s, 0
         return now_s + RESPLIT_AFTER_S

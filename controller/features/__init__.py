@@ -1,1 +1,1 @@
-"""The features of a bridge besides forwarding, one in each module. To add a feature, add a module."""
+"""Implements a bridge's features other than forwarding, one per module."""

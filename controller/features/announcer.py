@@ -68,7 +68,7 @@ class Announcer(Feature[LearnedRead]):
     # ---- announcements -----------------------------------------------------------------
 
     def announce(self, announced: frozenset[Announced], now_s: float) -> None:
-        """Announce VM ports and addresses after each delay in AFTER_S, first with a pending reading if any."""
+        """Announce VM ports and addresses after each delay in AFTER_S, or first when a pending read ends."""
         if not announced or not self.bridge.announces:
             return
         if self.bridge.lacp_in_doubt:
@@ -84,7 +84,7 @@ class Announcer(Feature[LearnedRead]):
         return [ReadLearned(self.config.name)]
 
     def announce_waiting(self, now_s: float) -> None:
-        """Make the delayed announcements, unless it is still not known whether LACP is negotiated."""
+        """Make the delayed announcements, unless it is still unknown whether LACP is negotiated."""
         if not self.bridge.lacp_in_doubt:
             waiting, self._waiting = self._waiting, frozenset()
             self.announce(waiting, now_s)

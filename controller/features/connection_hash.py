@@ -1,4 +1,4 @@
-"""Chooses the hash that selects a connection's bucket: the switch's `multipath` or datapath's `dp_hash`.
+"""Chooses the hash that selects a connection's bucket: multipath (switch) or dp_hash (datapath).
 
 For dp_hash, the switch needs a select group that OpenFlow 1.3 cannot add. Our flows use this group when it
 is installed. Before that, or if the switch refuses the group, they use multipath, which every switch has.

@@ -37,8 +37,8 @@ FOLLOWED_RATIO = 0.9
 class _Watched:
     """A VM port that has moved to `uplink`, an ofport.
 
-    `again`: the number of repeated announcements. `counted`: received bytes by the uplink's
-    ofport at `read_s`. `came_s`: the first time of the latest readings that all show bytes on `uplink`.
+    `again`: the number of repeated announcements. `counted`: received bytes by the uplink's ofport at
+    `read_s`. `came_s`: the time from which all readings show new bytes on `uplink`.
     """
 
     name: str

@@ -159,7 +159,7 @@ def commands(
 ) -> Iterator[Command]:
     """Yield the frames of a round. The last one is the proof, which the switch returns to the service.
 
-    `asked_at`: returns the address of the host to query on a path, if it is known.
+    `asked_at`: returns the MAC address of the host to query on a path, if it is known.
     """
     macs, asking = probe_macs(config), question_macs(config)
     by_name = {uplink.name: uplink for uplink in config.uplinks}

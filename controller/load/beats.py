@@ -1,4 +1,4 @@
-"""Late counters: counters that do not change, and then catch up, at regular intervals.
+"""Recognizes late counters, which do not change for a while and then catch up, again and again.
 
 The counters of a physical port are live. Open vSwitch counts the traffic of patch ports and flows in
 its flow cache. About twice a second its revalidators go through the cache, and add these counts to

@@ -1,4 +1,4 @@
-"""Detects uplinks that fill up: how long one has been full, and whether loads still change.
+"""Detects how long an uplink has been full or nearly full, and whether loads still change.
 
 Related loads do not start at exactly the same time. Counters that are read while some of these
 loads start show only a part of the final load. So while an uplink is nearly full, counters are read

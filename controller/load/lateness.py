@@ -77,7 +77,7 @@ class Lateness:
         return still_s + sum(end_s - begin_s for begin_s, end_s in self._gaps)
 
     def times(self, window_s: float) -> tuple[float, float] | None:
-        """Return the length of the latest window over which units are known, and its end's age.
+        """Return the length of the latest window with known unit loads, and the time since its end.
 
         Both are in seconds. The length is at least `window_s`. All traffic of uplinks until one
         second before the end has been counted. None: there is no such window.

@@ -30,7 +30,7 @@ class OwnLoad:
     A poll reads the flows of addresses before the flows of VM ports. If the switch updates its
     counters in between, the VM port seems to have sent more than its addresses, until the next
     reading. So each reading is added to `rates` only after the next reading, as the lower of the
-    two. If the higher reading repeats, `rates` include the addresses' traffic of one update, once.
+    two. If the higher reading repeats, `rates` once include the addresses' traffic of one update.
     """
 
     rates: Rates

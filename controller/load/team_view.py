@@ -350,7 +350,7 @@ class TeamView:
         return self._snapshot(policy, self.carrying(window_s), units)
 
     def live(self, policy: str, peaks: Peaks = NO_PEAKS) -> Snapshot | None:
-        """Return the result of `offered` for the current traffic that belongs to no unit."""
+        """Return the result of `offered`, with the current traffic that belongs to no unit."""
         return self.offered(policy, self.beside(), peaks)
 
     def offered(

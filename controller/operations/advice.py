@@ -72,7 +72,7 @@ def tunnels(config: BridgeConfig, row: BridgeRow) -> Iterator[str]:
 
 
 def of_endpoints(config: BridgeConfig) -> Iterator[str]:
-    """Return sentences of advice about the tunnel endpoints of a bridge."""
+    """Yield advice about the tunnel endpoints of a bridge, as sentences."""
     ports = [port for port in config.vm_ports if port.endpoint is not None]
     if len(ports) > 1:
         names = ", ".join(sorted(port.name for port in ports))
@@ -109,7 +109,7 @@ def _alone(port: VmPortConfig, config: BridgeConfig) -> str:
 
 
 def of_patch_ports(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Iterator[str]:
-    """Return sentences of advice about the patch ports of a bridge. `rows`: all bridges of the host.
+    """Yield advice about the patch ports of a bridge, as sentences. `rows`: all bridges of the host.
 
     Patch ports are skipped if their policy spreads connections, or if rules keep them on one uplink.
     """

@@ -58,7 +58,7 @@ class Attach(Change):
 
     @property
     def fail_mode(self) -> tuple[Setting, ...]:
-        """The setting of the fail mode, if it changes. The switch then flushes all flows.
+        """The setting that changes the fail mode, if needed. The change flushes all flows.
 
         To lose few frames, our flows are installed as soon as the switch reports that the default
         flow was removed. The flows are checked again when the database reports that all settings
@@ -98,7 +98,7 @@ class Attach(Change):
         return [*followed, *self.end(text, now_s)]
 
     def _take_over(self, bridge: Bridge, row: BridgeRow, now_s: float) -> Commands:
-        """Send our pipeline, because the database reports the new settings."""
+        """Send our pipeline, now that the database reports the new settings."""
         if not bridge.settled:
             return []
         if self.fail_mode and bridge.read is not None and bridge.read.by_default:

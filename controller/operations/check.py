@@ -1,4 +1,4 @@
-"""Finds problems and notable facts of bridges, for the answers to `check` and `attach`.
+"""Finds problems of bridges, and facts worth noting, for the answers to `check` and `attach`.
 
 `controller/operations/upstream.py` finds problems of the upstream network from counters.
 """
@@ -133,7 +133,7 @@ def without_keys(rows: Iterable[BridgeRow]) -> Iterator[Finding]:
 
 
 def _without_keys(about: About) -> Found:
-    """Report that a bridge's keys have disappeared, and how the bridge forwards if not restored."""
+    """Report that a bridge's keys have disappeared, and how the bridge forwards without them."""
     for one in without_keys([about.row]):
         yield Told.FIT, one.severity, one.check, one.text, KEYS_LOST
     if about.bridge.installed_anything:
@@ -180,7 +180,7 @@ def _state(about: About) -> Found:
         yield Told.CHECK, WARNING, "overruled", text
     if (flooded_pps := bridge.flooded.pps) >= LOOPS_PPS:
         text = (
-            f"every VM port of a VLAN receives {flooded_pps:.0f} frames/s, as in a loop; look for a VM port"
+            f"every VM port in one VLAN receives {flooded_pps:.0f} frames/s, as in a loop; look for a VM port"
             " that is connected to the network, or a VM that bridges two ports"
         )
         yield Told.CHECK, WARNING, "loop", text

@@ -63,7 +63,7 @@ class _Waiting(Job):
             return self.end(str(refusal), now_s, refused=True)
 
     def _revert(self, now_s: float) -> Commands:
-        """Revert the change, because the database has stored the start of the reversal."""
+        """Revert the change, now that the database has stored the start of the reversal."""
         row, bridge, change = self.row, self.bridge, self.change
         if row is None:
             raise Refused(f"bridge {self.name} was deleted")

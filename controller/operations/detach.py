@@ -155,7 +155,7 @@ class Detach(Change):
         return [*commands, *self.end(f"{refused_by}: {error}", now_s, refused=True)]
 
     def _done(self, bridge: Bridge | None, now_s: float) -> Commands:
-        """Answer, because the database has removed the settings."""
+        """Answer, now that the database has removed the settings."""
         self.fleet.forget_lost_keys(self.name, now_s)
         told = [part for part in (self.lost, self.stays) if part]
         if self.waits is not None:
@@ -179,7 +179,7 @@ def detach(
     confirm_s: float | None = None,
     reverts: Unconfirmed | None = None,
 ) -> Doing:
-    """Return a detach. When it begins, the bridge is read, and no more decisions about it are made.
+    """Prepare a detach. When it begins, the bridge is read, and is no longer balanced.
 
     `confirm_s`: the time to confirm the detach, if it must be confirmed. `reverts`: the attach that this
     detach reverts, if any.
@@ -230,7 +230,7 @@ def detach(
 
 
 def traces(fleet: Fleet, row: BridgeRow) -> tuple[Setting, ...]:
-    """Return the settings that remove all ovs-lbt keys, also operators' keys, from a bridge's records.
+    """Return the settings that remove all ovs-lbt keys, even operators' keys, from a bridge's records.
 
     If no other bridge is attached, the host's key `leader` is also removed.
     """

@@ -240,7 +240,7 @@ def as_text(host: Host, shown: JsonObject) -> str:
 def _goes_by_receiver(rows: Sequence[BridgeRow], bridges: Sequence[str]) -> bool:
     """Whether a tunnel has no local endpoint configured, or the switch ignores the local endpoint.
 
-    OVN before 24.03 does not set `local_ip`. The userspace datapath ignores it when it looks up routes.
+    OVN before 24.03 does not set `local_ip`. Route lookups in the userspace datapath ignore it.
     """
     return any(
         row.in_userspace or (interface.tunnel is not None and interface.tunnel.local_ip is None)

@@ -332,7 +332,7 @@ def _outlook(account: Account) -> tuple[str, str]:
         case Standing.NEVER:
             text = f"the VM port stays: {account.own_policy} does not move VM ports to balance load"
             if account.buckets:
-                text = f"the VM port stays: {account.own_policy} moves buckets of sent traffic, and no VM ports"
+                text = f"the VM port stays: {account.own_policy} moves buckets of sent traffic, not VM ports"
             return text, f"set another policy, or run: ovs-lbt move {quoted(name)} UPLINK"
         case Standing.MOVES if verdict and (move := verdict.move):
             does = f"moved to {move.target}"

@@ -82,7 +82,7 @@ class Vlan:
 class LinuxBond:
     """A Linux bond. `members`: in the order of their move. `options`: as in `ip link add`.
 
-    `settings`: the columns of the new Port. `lost`: lost functions. `is_port`: whether it is a bridge's port.
+    `settings`: the columns of the new Port. `lost`: lost functions. `is_port`: it is a bridge's port.
     """
 
     name: str
@@ -311,7 +311,7 @@ def _lost(data: Mapping[str, Any]) -> Iterator[str]:
     if data["mode"] == "balance-alb":
         yield "receive balancing (balance-alb): each address receives on one uplink"
     if data.get("xmit_hash_policy") not in (None, "layer2") and data["mode"] != "active-backup":
-        yield f"xmit_hash_policy {data['xmit_hash_policy']}: the policy of the bridge decides"
+        yield f"xmit_hash_policy {data['xmit_hash_policy']}: the bridge's policy selects uplinks"
 
 
 def _kind(link: Mapping[str, Any]) -> str:

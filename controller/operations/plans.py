@@ -295,7 +295,7 @@ def _sent(uplink: Uplink) -> str:
 
 
 def _waits(waiting: Iterable[Waiting]) -> list[str]:
-    """Return a sentence for each pair of uplinks between which units will return later."""
+    """Return sentences about units that will return later, one for each pair of uplinks."""
     ways: dict[tuple[str, str, str], list[str]] = {}
     for one in sorted(waiting, key=lambda one: one.moved.buckets is None):
         moved = one.moved

@@ -1,6 +1,6 @@
-"""The current uplink of each VM port: links, bindings, and units smaller than a VM port.
+"""Determines the current uplink of each VM port: links, bindings, units smaller than a VM port.
 
-The state of a team: the uplinks that carry traffic, the binding of each unit and its reason, hash
-buckets, addresses with their own uplinks, split VM ports, path checks. Loads are in `load`.
+Keeps the state of a team: the uplinks that carry traffic, the binding of each unit and its reason,
+hash buckets, addresses with their own uplinks, split VM ports, path checks. Loads are in `load`.
 The package imports `api`, `dataplane`, `config` and the policies.
 """

@@ -74,7 +74,7 @@ class AddressUnit:
 class AddressUnits:
     """The address units of one bridge, by name.
 
-    A slot that becomes free is reused only after all others, so that a late reading is not
+    A slot that becomes free is reused only after all others, so that counters read late are not
     attributed to another address.
     """
 

@@ -34,7 +34,7 @@ class Bound:
 
 
 class Whereabouts(NamedTuple):
-    """The state that determines the order of a unit's uplinks, apart from the unit and the uplinks.
+    """The state that, with the unit and the uplinks, determines the order of the unit's uplinks.
 
     `bound`: the uplink in force; None: the unit is not bound. `home`: its home, empty if it has none.
     `held`: as in `Bindings`. `beside`: by uplink, the number of other members of its anti-affinity set.
@@ -115,7 +115,7 @@ class Bindings:
     def foreseen(
         self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], now_s: float
     ) -> tuple[Bindings, list[Move]]:
-        """Return the bindings that `rebind` would result in, and its moves."""
+        """Return the bindings after a `rebind`, and the moves that it would make."""
         ahead = replace(
             self,
             homes=dict(self.homes),

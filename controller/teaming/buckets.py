@@ -1,4 +1,4 @@
-"""Hash buckets, which VM ports with hashed policies share: as units, and for the pipeline."""
+"""Hash buckets, which VM ports with hashed policies share, as units and as pipeline input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALWAYS_HASHED = frozenset(name for name, p in PRESETS.items() if p.classifier.ha
 
 
 class Bucket(NamedTuple):
-    """A bucket of the hash of a policy."""
+    """A bucket of a policy's hash."""
 
     policy: str
     name: str
@@ -38,7 +38,7 @@ def number_of(policy: str) -> int:
 
 
 def hashed_by(port: VmPortConfig, split: Collection[str]) -> str | None:
-    """Return the policy whose buckets a VM port uses; None if the port uses its home, such as under a rule.
+    """Return the policy whose buckets a VM port uses; None if it uses its home, for example by rule.
 
     `split`, here and below: the names of the VM ports that are split.
     """
@@ -101,7 +101,7 @@ def _named(policy: str, count: int) -> tuple[Bucket, ...]:
 
 
 def by_shares(policy: str, shares: Sequence[tuple[str, float]]) -> dict[str, str]:
-    """Return an uplink for each bucket of a connection hash, in proportion to the shares."""
+    """Assign the buckets of a connection hash to uplinks, in proportion to the uplinks' shares."""
     homes: dict[str, str] = {}
     share = 0.0
     for uplink, part in shares:

@@ -143,7 +143,7 @@ class Links:
             del self.ports[ofport]
 
     def _fail(self, uplink: str) -> None:
-        """Record a failed link. With failback-delay-s=never, returned uplinks then carry traffic."""
+        """Record a failed link. With failback-delay-s=never, waiting uplinks are then used again."""
         link = self.by_name[uplink]
         was_away = link.failed and link.returned_s is None
         link.fail()
@@ -166,12 +166,12 @@ class Links:
         return NEVER_S if link.returned_s is None else link.returned_s + self.delay_s
 
     def forget_received(self) -> None:
-        """Require no frames from now on, because the uplinks are a LAG, perhaps again after a fallback."""
+        """Stop waiting for frames on uplinks, because the uplinks are now a LAG."""
         for link in self.by_name.values():
             link.proof = link.received = None
 
     def receive(self, received: Mapping[str, int], probed: bool) -> None:
-        """Store the numbers of received frames. A received frame proves an uplink that is up again.
+        """Store the numbers of received frames. A new frame proves that an uplink works again.
 
         `probed`: whether uplinks are probed. If not, no proof is needed while no other uplink receives
         frames.
@@ -192,7 +192,7 @@ class Links:
                 link.proof = Proof.OTHERS_IDLE
 
     def note_asked(self, now_s: float) -> None:
-        """Record that a frame was sent that reaches all uplinks of one network."""
+        """Record the sending of a frame that reaches all uplinks connected to the same network."""
         self._ask_s = now_s + ASK_EVERY_S
 
     @property
@@ -254,8 +254,8 @@ class Links:
     def end_delays(self, now_s: float) -> None:
         """End the failback delays that have expired.
 
-        The end of one delay also ends the delays of all waiting uplinks in use, so that no unit leaves
-        these uplinks.
+        If `usable` has included waiting uplinks so far, the end of one delay also ends their delays,
+        so that no unit leaves them.
         """
         links = self.by_name.values()
         due = [n for n in links if not n.waits_for_frame and self._usable_from_s(n) <= now_s]
@@ -286,14 +286,14 @@ class Links:
         return self.has_link(uplink) and uplink.name not in self.unreachable
 
     def lacp_known(self, uplinks: Iterable[UplinkConfig]) -> frozenset[str]:
-        """Return the uplinks that are up, with known LACP state."""
+        """Return the uplinks that are up and whose LACP state is known."""
         up = (uplink.name for uplink in uplinks if self.up(uplink))
         return frozenset(name for name in up if self.by_name[name].lacp_known_s is None)
 
     def usable(self) -> set[str]:
         """Return the uplinks that carry traffic now.
 
-        If all uplinks have a failback delay, or all others are being drained, the uplinks that
+        If all uplinks wait for their failback delay, or all others are being drained, those that
         came up again first are used. The upstream switch of a later uplink may not forward yet.
         """
         used = self._without_delay()

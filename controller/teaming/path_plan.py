@@ -26,7 +26,7 @@ Learned = Mapping[str, Iterable[tuple[str, int]]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Path:
-    """A path of frames of a VLAN through the network.
+    """A path through the network for frames in one VLAN.
 
     `sender`: an uplink. `receiver`: an uplink, or the address of a host that is queried (`to_host`).
     `mtu`: the MTU that a frame fills; 0: the shortest frame.

@@ -5,7 +5,7 @@ switch returns it directly. It proves that the switch has sent the round, and th
 service. Only proved rounds count, and only once the next round has been proved: probes have then had half
 a second to arrive. So neither a busy switch nor a busy service causes a fault.
 
-A host's answer cannot be matched to one of several queries, so a host gets one query in a round. Its short
+A host's answer cannot be matched to one of several queries, so a host gets one query per round. Its short
 query is sent with the probes. Queries with long frames have separate rounds, halfway between.
 
 A switch sends a probe to the port where it last saw the probe's destination as a source. Another host can
@@ -76,7 +76,7 @@ class SingleLosses:
             self.ratio += (found - self.ratio) / REMEMBERED
 
     def in_a_row(self, least: int) -> int:
-        """Return how many losses in a row prove a fault. `least`: the number without other losses."""
+        """Return how many losses in a row prove a fault. `least`: the result without other losses."""
         if self.ratio <= 0.0:
             return least
         by_chance = math.ceil(math.log(CHANCE) / math.log(self.ratio))
@@ -204,7 +204,7 @@ class PathChecks:
         return True
 
     def asked_at(self, question: Path) -> str | None:
-        """Return the address of the host to query; None: not known, so that all hosts are queried.
+        """Return the MAC address for a query; None if unknown, so that the query is broadcast.
 
         With many bridges on one segment, each query would otherwise reach every host.
         """
@@ -289,7 +289,7 @@ class PathChecks:
     def find(self, uplinks: Sequence[str], failback_delay_s: float, now_s: float) -> bool:
         """Update the faults of `uplinks`, whose links are up. Return whether faults changed.
 
-        A fault of a VLAN or an MTU stays in force for the failback delay after it ended. When a whole
+        A fault of a VLAN or an MTU stays in force for the failback delay after its end. When a whole
         uplink is reachable again, `Links` delays its return.
         """
         found = faults(uplinks, self._passages()) if self._plan else frozenset()
@@ -309,7 +309,7 @@ class PathChecks:
         return before != in_force
 
     def _without_doubts(self, found: frozenset[PathFault], now_s: float) -> frozenset[PathFault]:
-        """Return `found` with decided faults kept while paths may be recovering, or no host answers."""
+        """Return `found`, with decided faults kept while their paths may recover or no host answers."""
         in_force = [f for f in self.since_s if f.decided and f not in self._ended_s]
         doubted = {
             fault: doubtful

@@ -68,7 +68,7 @@ class Splits:
                 self.split(move.unit, now_s)
 
     def take_unsent(self) -> list[Move]:
-        """Return the splits and merges to send with the next bundle, once."""
+        """Return the unsent splits and merges, which the caller sends with the next bundle."""
         unsent, self._unsent = self._unsent, []
         return unsent
 

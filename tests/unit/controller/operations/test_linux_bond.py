@@ -106,7 +106,7 @@ def test_lacp_is_negotiated_at_the_same_rate() -> None:
         "lacp=active",
         "other_config:lacp-time=fast",
     )
-    assert bond.lost == ("xmit_hash_policy layer3+4: the policy of the bridge decides",)
+    assert bond.lost == ("xmit_hash_policy layer3+4: the bridge's policy selects uplinks",)
     assert "lacp_rate fast" in " ".join(bond.options)
 
 
