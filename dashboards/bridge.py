@@ -486,7 +486,7 @@ def _path_faults() -> list[panels.Panel]:
         ),
         lines(
             "Loops, duplicates, and other programs' flows",
-            "Frames per second that reach every VM port of a VLAN; broadcasts per second that arrive twice "
+            "Frames per second that reach every VM port in a VLAN; broadcasts per second that arrive twice "
             "because the LAG's members are separate ports on the upstream switch; and the number of other "
             "programs' flows that take precedence over ovs-lbt's flows. Good: few frames, no repeated "
             "broadcasts, and no such flows. Above 1000 frames per second, `ovs-lbt check` reports a loop.",

@@ -304,7 +304,7 @@ def _since_when() -> list[panels.Panel]:
         lines(
             "Sent by each host",
             "The total traffic that a host's uplinks send, for the ten hosts that send most. The "
-            "total shows whether a host is busy, or only its load is badly balanced.",
+            "total shows whether a host is busy, or only unevenly loaded.",
             [of_host(traffic("transmit"), "{{host}} sent")],
             unit=panels.BITS,
             height=10,

@@ -1,4 +1,4 @@
-"""A lower bound on the worst utilization of a team in any placement of its units."""
+"""Computes a lower bound on the worst utilization of a team in any placement of its units."""
 
 from __future__ import annotations
 

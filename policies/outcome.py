@@ -1,4 +1,4 @@
-"""The loads of uplinks after moves."""
+"""Computes the loads of uplinks after moves."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def after(
 ) -> tuple[Uplink, ...]:
     """Return the uplinks with their loads and reservations after the moves.
 
-    `back`: instead, before these moves, which have been made. `loads`, `promised_bps`: by unit. As
-    counters of units and of uplinks are read at different moments, negative values become zero.
+    `back`: return the uplinks before moves that have been made. `loads`, `promised_bps`: by unit.
+    As counters of units and of uplinks are read at different moments, negative values become zero.
     """
     uplinks = tuple(uplinks)
     carried = {uplink.name: uplink.load for uplink in uplinks}

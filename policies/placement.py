@@ -117,7 +117,7 @@ def _by_rules(candidates: tuple[Candidate, ...]) -> Mapping[str, str]:
 def _with_rooms(
     candidates: tuple[Candidate, ...], rooms: tuple[tuple[str, int], ...]
 ) -> Mapping[str, str]:
-    """Return the placement for rules alone if no other exceeds room by less; otherwise, search."""
+    """Return the placement by rules alone if no other one exceeds the room by less; else search."""
     problem = Problem(candidates, dict(rooms))
     by_rules = place(candidates)
     at, empty = problem.numbers(by_rules), State(problem)

@@ -96,12 +96,12 @@ class BridgeStatus:
     not negotiated, so one uplink serves all VM ports. `optimality_ratio`: the highest utilization of an
     uplink, divided by the lowest value that any placement could reach. `buckets`: for each hashed policy,
     the number of buckets on each uplink. `budgets_spent`: the number of units that have used up their
-    move budget. `reannounced`: the number of announcements that were repeated because inbound traffic
-    did not follow a move. `not_followed`: the number of moves that inbound traffic never followed.
+    move budget. `reannounced`: the number of announcements that were repeated because inbound traffic did
+    not follow a move. `not_followed`: the number of moves that inbound traffic never followed.
     `connection_hash`: the connection hash in use, the reason, and the cost if it is not negligible; None
     if no policy of the bridge spreads connections. `path_rounds`, `path_frames`: rounds of path checks
     and their frames, by result; empty if path checks are off. `flooded_pps`: the rate of frames that
-    reach every VM port of a VLAN. `repeated_pps`: the rate of broadcasts that all members of a LAG
+    reach every VM port in a VLAN. `repeated_pps`: the rate of broadcasts that all members of a LAG
     deliver. `overruling`: the number of other programs' flows that take precedence over our flows.
     `failure`: the last internal error while the bridge was handled; empty if there is none.
     """
@@ -227,7 +227,7 @@ def _if_set(record: object, *names: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class StatusMetric(Generic[Shown]):
-    """A metric of an uplink, VM port or bridge. `labels`: all but the label for its name."""
+    """A metric of an uplink, VM port or bridge. `labels`: all except the label with its name."""
 
     read: Callable[[Shown], Value]
     labels: tuple[str, ...]
@@ -384,7 +384,7 @@ METRIC_HELP = {
     "inbound_not_followed": "Number of moves after which inbound traffic still arrived on the old uplink when the VM port had been announced again three times.",
     "path_rounds": "Number of rounds of path checks. The label result is judged if the results were used, or void if the switch did not return the service's own probe. The metric is absent while path checks are off.",
     "path_frames": "Number of probes, and of queries to hosts, in rounds with the result judged. The label result is arrived, lost, full (lost on a full uplink), hindered (lost during a flood) or astray (only a copy arrived). Only frames with the result lost indicate a fault. The metric is absent while path checks are off.",
-    "bridge_flooded_packets_per_second": "Rate of frames that reach every VM port of a VLAN, because of broadcasts or a loop. The value is the lowest rate in three polls. It is 0 while the VM ports of the VLAN receive at different rates.",
+    "bridge_flooded_packets_per_second": "Rate of frames that reach every VM port in a VLAN, because of broadcasts or a loop. The value is the lowest rate in three polls. It is 0 while the VM ports of the VLAN receive at different rates.",
     "bridge_repeated_packets_per_second": "Rate of broadcasts that all members of a LAG deliver. It is 0 unless at least 100 frames arrived on each member, and these numbers differ by at most 1 %. A value above 0 means that the members are separate ports on the upstream switch, and that every VM receives each broadcast once from every member. Without a LAG, the value is 0. The counters are read every 10 s.",
     "bridge_overruling_flows": "Number of other programs' flows that take precedence over ovs-lbt flows. The flows are read every 10 s. The command attach refuses a bridge with such flows.",
     "config_errors": "Number of values in the database that are invalid and not in force.",

@@ -68,7 +68,7 @@ def _path_counts(bridge: Bridge, *results: str) -> dict[str, int]:
 
 
 def _optimality_ratio(bridge: Bridge) -> float:
-    """The optimality ratio of mean loads over `LATELY_S`: flow counters are up to half a second late."""
+    """The optimality ratio of means over `LATELY_S`, as flow counters are up to half a second late."""
     team_view = bridge.placing.team_view
     window_s = team_view.covered(LATELY_S)
     units = [replace(unit, load=load) for unit, load in team_view.carried(window_s)]

@@ -54,7 +54,7 @@ def plan_endpoints(as_json: bool) -> int:
 
 
 def _print(found: Callable[[], Iterable[str]]) -> int:
-    """Print the lines that `found` returns or its error, and return the exit status."""
+    """Print the lines that `found` returns, or its error, and return the exit status."""
     import ovs.vlog
 
     ovs.vlog.Vlog.set_level("any", "any", "off")

@@ -45,7 +45,7 @@ class ConvergenceTimer:
             self._made_s = now_s
 
     def stop(self) -> float | None:
-        """Stop the timer after no policy moved anything. Return the measured time in seconds.
+        """Stop the timer, because no policy moves units. Return the measured time in seconds.
 
         Return None if the timer did not run, or the switch refused all moves.
         """

@@ -2,8 +2,8 @@
 
 Under systemd, a transient timer starts the rollback. A timer is not part of a login session, which
 may end with all its processes, and has no process that could be killed. Without systemd, a process in
-a separate session waits. Neither survives a reboot, but the service rolls back when it starts after a
-reboot, because the database contains the unconfirmed change.
+a separate session waits. Neither survives a reboot, but a service that starts after a reboot rolls
+the change back, because the database contains it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _name = NAME
 
 
 def call(name: str) -> None:
-    """Set the name of the service to contact. One Open vSwitch can have several services."""
+    """Set the name of the service to contact. One Open vSwitch instance can have several."""
     global _name
     _name = name
 

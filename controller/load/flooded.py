@@ -1,4 +1,4 @@
-"""Measures the rates of frames flooded to all VM ports of a VLAN, and of repeated broadcasts."""
+"""Measures the rates of frames flooded to all VM ports in a VLAN, and of repeated broadcasts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENOUGH_TO_COMPARE, SAME_RATIO = 100, 0.01
 
 @dataclass(slots=True)
 class Flooded:
-    """The rates, in the last polls, of frames that reach every VM port of a VLAN.
+    """The rates, in the last polls, of frames that reach every VM port in a VLAN.
 
     In a loop, the rate is thousands of frames per second.
     """

@@ -20,7 +20,7 @@ class Reused:
     _made: dict[str, dict[str, tuple[tuple[Any, ...], Any]]] = field(default_factory=dict)
 
     def reuse(self, use: str) -> Callable[[str, Callable[..., T], tuple[Any, ...]], T]:
-        """Return a function that makes a name's value, or returns the last one for equal parts.
+        """Return a function that makes a unit's value, or returns the last one if parts are equal.
 
         `make(*parts)` must depend only on `parts`. The parts that change most often come first.
         """

@@ -62,7 +62,7 @@ class TeamingApp(PromptApp):
 
     `submit` passes events to the engine's thread. `connections`: the live connection of each bridge.
     `caller` returns the name of the bridge that connected to us, or refuses the connection. `confirm`
-    queries whether this service leads, and calls a function with the answer (None: unknown). `room`
+    asks whether this service leads, and calls a function with the answer (None: unknown). `room`
     returns the bytes that a bridge's replies may have in addition to the usual limit, for its ports.
 
     A connection is live after the switch has granted us the master role. While the connection is live,

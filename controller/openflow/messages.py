@@ -22,7 +22,7 @@ ONF_EXPERIMENTER, ROLE_STATUS = 0x4F4E4600, 1911
 
 
 class Asked(IntEnum):
-    """The transaction IDs of statistics requests, by kind, without a request's `numbered(number)`."""
+    """The transaction IDs of statistics requests, by kind, to which `numbered(number)` is added."""
 
     FLOWS = 0x6C000001
     GROUPS = 0x6C000002
@@ -97,7 +97,7 @@ def is_deposed(message: Any) -> bool:
 
 
 def port_states(datapath: Any) -> tuple[PortState, ...]:
-    """Return the switch's present ports, which the framework keeps up to date."""
+    """Return the switch's current ports, which the framework keeps up to date."""
     return tuple(map(port_state, tuple(datapath.ports.values())))
 
 

@@ -146,7 +146,7 @@ class Database:
         self._known.set()
 
     def confirmed(self) -> bool:
-        """Return False if another service leads, as the database reports; True also without a report."""
+        """Return False if the database reports that another service leads, otherwise True."""
         answers: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
         self.replica.confirm(answers.put)
         with contextlib.suppress(queue.Empty):

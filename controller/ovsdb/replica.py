@@ -46,7 +46,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
     The library requests the lock LEADER and asserts it with every transaction, so the server refuses
     writes from a service that does not lead. This class handles all other messages about locks.
     `changed`, `led` and `challenged` are called on the replica's thread. `leads`: None while unknown.
-    `lacking`: the error text from `records.lacking` for the present schema. If the text is not empty, the
+    `lacking`: the error text from `records.lacking` for the current schema. If the text is not empty, the
     rows are those from before the schema changed.
     """
 
@@ -96,7 +96,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
         self._on_thread(self._answer)
 
     def confirm(self, then: Then) -> None:
-        """Query the server whether this service leads. Call `then` with the answer (None: no answer)."""
+        """Ask the server whether this service leads. Call `then` with the answer (None: no answer)."""
         self._on_thread(lambda now_s: self._confirm(then, now_s))
 
     def _on_thread(self, step: Callable[[float], None]) -> None:

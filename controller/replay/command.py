@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=[*PRESETS, *installed_policies()],
         help="a teaming policy, built in or from an installed package; repeat to compare policies",
     )
-    option("--uplinks", "N", "the number of uplinks of each host (2)", _whole(2, MAX_UPLINKS), 2)
+    option("--uplinks", "N", "the number of uplinks per host (2)", _whole(2, MAX_UPLINKS), 2)
     flows = (
         "the number of connections per VM port; the k-th has 1/k of the first one's traffic (32)"
     )

@@ -106,10 +106,10 @@ def _work(host: HostTrace, policy: str, options: Options) -> Figures:
 
 
 def search_rarely() -> None:
-    """Make Python search for reference cycles rarely from now on.
+    """Make Python's garbage collector run rarely from now on.
 
-    A replay creates few cycles, but so many objects that searches would be frequent. Each would
-    process the whole trace.
+    A replay creates few reference cycles, but so many objects that collections would be frequent.
+    Each would examine the whole trace.
     """
     gc.freeze()
     gc.set_threshold(MADE_BETWEEN_SEARCHES)

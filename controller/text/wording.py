@@ -93,17 +93,17 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def invalid(found: str, expected: str, names: Iterable[str] = ()) -> str:
-    """Return the refusal of a value. `names`: the valid values, if they are words."""
+    """Return the error text for an invalid value. `names`: the valid values, if they are words."""
     return f"{is_invalid(found)}{nearest(found, names)}; expected {expected}"
 
 
 def is_invalid(found: str) -> str:
-    """Return the statement that a value is invalid."""
+    """Return a text that states that a value is invalid."""
     return f"{shortened(found) or 'an empty value'} is invalid"
 
 
 def unknown(what: str, name: str, names: Iterable[str], listing: str) -> str:
-    """Return the refusal of a name that does not exist. `listing`: the command that lists names."""
+    """Return the error text for an unknown name. `listing`: the command that lists names."""
     found = f"no {what} is named {shortened(name) or shlex.quote(name)}{nearest(name, names)}"
     return f"{found}; to list the names: {listing}"
 

@@ -19,7 +19,7 @@ READ_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """The news that the service does not answer. `why`: the reason."""
+    """The result of a failed read: the service does not answer. `why`: the reason."""
 
     why: str
 
