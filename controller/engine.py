@@ -97,13 +97,13 @@ class Engine:
         return self.fleet.alone(bridge.config.name, lambda: bridge.tick(now_s), now_s)
 
     def deadline_s(self) -> float:
-        """The time when the next `Tick` is due; infinity if no timer is set."""
+        """Return the time when the next `Tick` is due; infinity if no timer is set."""
         self._schedule()
         waiting_s = [self.jobs.next_s(), self.confirmations.reverts_s()]
         return min([*self._due_s.values(), *waiting_s, self.fleet.lost_keys.expires_s()])
 
     def _due(self, now_s: float) -> set[str]:
-        """The name of the next bridge with due timers; empty if no timer is due.
+        """Return the name of the next bridge with due timers; empty if no timer is due.
 
         Bridges with a failover are first, because hundreds of polls may be late. Otherwise, return the
         bridge whose timer is due earliest; among equals, the bridge that was attached first.
@@ -118,14 +118,14 @@ class Engine:
         return set()
 
     def _in_order(self, names: set[str]) -> list[Bridge]:
-        """The bridges with these names, in the order in which they were attached."""
+        """Return the bridges with these names, in the order in which they were attached."""
         bridges = self.fleet.bridges
         if len(names) > 1:
             return [bridge for name, bridge in bridges.items() if name in names]
         return [bridges[name] for name in names if name in bridges]
 
     def _concerned(self, event: events.Event, now_s: float) -> set[str]:
-        """The names of the bridges that an event may affect, without those that a request is changing."""
+        """Return the names of the bridges that an event may affect."""
         match event:
             case events.BridgeEvent():
                 return {event.bridge}

@@ -149,11 +149,11 @@ class Inbox:
 
 
 def _bridge_of(item: Item) -> str:
-    """The bridge that an event concerns; empty if it does not concern one bridge."""
+    """Return the bridge that an event concerns; empty if it does not concern one bridge."""
     return item.bridge if isinstance(item, BridgeEvent) else ""
 
 
 def _weight(item: Item) -> int:
-    """The weight of an item, in events: large items take more memory, and more time to handle."""
+    """Return an item's weight in events: large items take more memory and more time to handle."""
     held = (getattr(item, name) for name in getattr(item, "__dataclass_fields__", ()))
     return 1 + sum(len(value) for value in held if isinstance(value, tuple)) // ENTRIES

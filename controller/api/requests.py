@@ -100,11 +100,11 @@ class Command:
         return [a for a in self.carried if a.is_option and a.setting is None]
 
     def example_pairs(self) -> list[list[str]]:
-        """The examples, each as [command line, description]."""
+        """Return the examples, each as [command line, description]."""
         return [example.split("  # ") for example in self.examples]
 
     def examples_text(self) -> str:
-        """The examples, under a title; empty if there are none."""
+        """Return the examples, under a title; empty if there are none."""
         lines = []
         for typed, does in self.example_pairs():
             first = f"  {typed}"

@@ -483,7 +483,7 @@ class Bridge:
         yield from self.inbound_check.timers()
 
     def deadline_s(self) -> float:
-        """When the next timer is due, and `tick` must be called; infinity if no timer is running."""
+        """Return when the next timer is due (and `tick` must be called); infinity if none is set."""
         return min([due_s for due_s, _ in self._timers()])
 
     def tick(self, now_s: float) -> Commands:

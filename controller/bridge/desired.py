@@ -87,7 +87,7 @@ def _vm_port(port: VmPortConfig, order: Iterable[Uplink], split: frozenset[str])
 
 
 def _lanes(uplinks: Sequence[Uplink]) -> dict[OfPort, tuple[OfPort, ...]]:
-    """For each uplink, the uplinks that serve its off-home addresses, the current one first."""
+    """Return, by uplink, the uplinks that serve its off-home addresses, the current one first."""
     found = {}
     for own in uplinks:
         order = failover.order(own.name, own.name, uplinks, failover.as_configured)

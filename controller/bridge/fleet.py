@@ -119,7 +119,7 @@ class Fleet:
         return self._marks.rows
 
     def recent_faults(self, now_s: float) -> tuple[Faulted, ...]:
-        """The faults to report now, the latest first."""
+        """Return the faults to report now, the latest first."""
         since_s = self.epoch_s + now_s - TOLD_FOR_S
         recent = [fault for fault in self.faults.values() if fault.at_s >= since_s]
         return tuple(sorted(recent, key=lambda fault: fault.at_s, reverse=True))
@@ -158,7 +158,7 @@ class Fleet:
         return bridge is not None and not bridge.phase.is_attached and not bridge.interrupted
 
     def held_until_s(self, name: str) -> float:
-        """The time until which a bridge's timers are suspended because of an internal error."""
+        """Return when a bridge's timers, suspended because of an internal error, run again."""
         found = self.failures.get(name)
         if found is None or not found.holds or self._begins_anew(self.bridges.get(name)):
             return 0.0
@@ -174,7 +174,7 @@ class Fleet:
         return reports
 
     def blamed(self, bridge: str, since_s: float) -> Faulted | None:
-        """The latest internal fault since `since_s` that may explain why a switch does not answer."""
+        """Return the latest fault since `since_s` that may explain why a switch does not answer."""
         at_s = self.epoch_s + since_s - STILL_FELT_S
         found = [f for f in self.faults.values() if f.at_s >= at_s and f.part not in BESIDE]
         found = [f for f in found if f.part != "bridge" or f.text.startswith(f"bridge {bridge}: ")]
@@ -301,7 +301,7 @@ class Fleet:
         return [Disconnect(name)]
 
     def names(self) -> Names:
-        """The names of every bridge, port and VM in the database."""
+        """Return the names of every bridge, port and VM in the database."""
         interfaces = [i for row in self.rows.values() for p in row.ports for i in p.interfaces]
         vms = (VmNames.of(interface).vm for interface in interfaces)
         ports = {interface.name for interface in interfaces} | {vm for vm in vms if vm}
@@ -314,17 +314,17 @@ class Fleet:
         return [bridge for bridge in bridges if bridge.phase.is_attached]
 
     def status(self, *names: str) -> tuple[BridgeStatus, ...]:
-        """The status of the attached bridges with these names; without names, of all attached bridges."""
+        """Return the status of these attached bridges; without names, of all attached bridges."""
         wanted = [b for b in self.serving if not names or b.config.name in names]
         return tuple(filter(None, map(self._status, wanted)))
 
     def status_after(self, name: str) -> BridgeStatus | None:
-        """The status of the next attached bridge after `name`, in the order of names; None if there is none."""
+        """Return the status of the attached bridge that follows `name` in name order; None if none does."""
         behind = [bridge for bridge in self.serving if bridge.config.name > name]
         return next(filter(None, map(self._status, behind)), None)
 
     def _status(self, bridge: Bridge) -> BridgeStatus | None:
-        """The status of a bridge. If an internal error prevents it, report the error and return None."""
+        """Return the status of a bridge. After an internal error, report the error and return None."""
         name = bridge.config.name
         failed = self.failures.get(name)
         try:
@@ -338,7 +338,7 @@ class Fleet:
 
 
 def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Setting]:
-    """The settings that keep NORMAL from forwarding between plain uplinks.
+    """Yield the settings that keep NORMAL from forwarding between plain uplinks.
 
     NORMAL forwards briefly when the fail mode changes, and for longer while no service runs. Open
     vSwitch never forwards between ports that are `protected`. If other programs use that column, for
@@ -373,7 +373,7 @@ def _secured(row: BridgeRow) -> Commands:
 
 
 def failure_text(error: Exception) -> str:
-    """The type and text of an error, as one line."""
+    """Return the type and text of an error, as one line."""
     return one_line(f"{type(error).__name__}: {error}")
 
 

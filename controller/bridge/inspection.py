@@ -37,7 +37,7 @@ def obstacles(read: InstalledRead, on_bond: bool) -> str:
 
 
 def foreign_groups(read: InstalledRead) -> tuple[int, ...]:
-    """The IDs of groups in our range that belong to other programs.
+    """Return the IDs of groups in our range that belong to other programs.
 
     Groups have no cookie. Our groups are installed and removed together with our flows that use them,
     in one bundle. So without our flows, no group is ours. Otherwise, a group belongs to another program
@@ -52,7 +52,7 @@ def foreign_groups(read: InstalledRead) -> tuple[int, ...]:
 
 
 def flows_before_ours(read: InstalledRead, on_bond: bool) -> list[str]:
-    """Descriptions of other programs' flows that take precedence over ours."""
+    """Return descriptions of other programs' flows that take precedence over ours."""
     lowest = _classify_priority(on_bond)
     return [
         _flow_text(flow)

@@ -27,13 +27,13 @@ OF_SERVICE = (PREFIX + "before", no_flood.KEY, PREFIX + "unconfirmed")
 def of_service(
     name: str, keys: Mapping[str, str], besides: Collection[str] = ()
 ) -> tuple[Setting, ...]:
-    """Settings that restore keys written by the service, except for those in `besides`."""
+    """Return settings that restore keys written by the service, except for those in `besides`."""
     found = (key for key in OF_SERVICE if key in keys and key not in besides)
     return tuple(Setting("Bridge", name, key, keys[key]) for key in found)
 
 
 def copied(row: BridgeRow) -> Iterator[Setting]:
-    """The setting that stores a copy of a bridge's keys, unless the database already has this copy."""
+    """Yield the setting that stores a copy of a bridge's keys, unless this copy is stored already."""
     if not row.keys_lost and copy_on(row) not in (None, text := copy_of(row)):
         yield Setting("Port", row.name, KEYS_COPY, text)
 
@@ -111,5 +111,5 @@ class LostKeys:
         self._kept = {name: kept for name, kept in self._kept.items() if name in names}
 
     def expires_s(self) -> float:
-        """When the next lost keys cease to apply; infinity if no keys are lost."""
+        """Return when the next lost keys cease to apply; infinity if no keys are lost."""
         return min((kept.until_s for kept in self._kept.values()), default=float("inf"))

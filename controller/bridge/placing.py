@@ -100,11 +100,11 @@ class Placing(Feature[Never]):
         )
 
     def uplinks(self) -> tuple[Uplink, ...]:
-        """The uplinks of the team with their latest loads."""
+        """Return the uplinks of the team with their latest loads."""
         return self.team_view.uplinks()
 
     def units(self) -> tuple[Unit, ...]:
-        """The units: VM ports, the known addresses behind them, and buckets."""
+        """Return the units: VM ports, the known addresses behind them, and buckets."""
         return self.team_view.units()
 
     @property
@@ -118,7 +118,7 @@ class Placing(Feature[Never]):
         return self._spread(self._split_on_switch)
 
     def _spread(self, names: Collection[str]) -> frozenset[str]:
-        """The VM ports in `names` that may be split, except those with an uplink that loses their frames."""
+        """Return the `names` of VM ports that may be split, and whose frames no uplink loses."""
         return splits.allowed(self.config, names) - self.kept_off.by_unit.keys()
 
     @property
@@ -139,7 +139,7 @@ class Placing(Feature[Never]):
         return buckets.are_judged(self.config, self.split)
 
     def rules(self, bound: Mapping[str, Bound] | None = None) -> RuleStates:
-        """For each VM port, by name, the violation of each rule; an empty text if the rule is met.
+        """Return, by VM port, a text about each rule's violation; empty if the rule is met.
 
         `bound`: bindings of VM ports and addresses; None: those on the switch.
         """
@@ -316,7 +316,7 @@ class Placing(Feature[Never]):
     # ---- for operators' requests -----------------------------------------------------------
 
     def load_known_s(self, port: VmPortConfig) -> float:
-        """The time for which the load of a VM port on uplinks has been known, in seconds."""
+        """Return the time for which the load of a VM port on uplinks has been known, in seconds."""
         if self.bridge.on_normal:
             return self.bridge.loads.known_s(port.ofport, 0.0)
         return self.bridge.loads.unit_known_s(port.ofport)
@@ -331,7 +331,7 @@ class Placing(Feature[Never]):
         return {policy: self.basis(policy, now_s) for policy in self.config.policies}
 
     def following(self, config: BridgeConfig, now_s: float) -> tuple[Moved, ...]:
-        """The moves that policies would make immediately with configuration `config`; in observe mode, none."""
+        """Return the moves that would follow immediately from `config`; in observe mode, none."""
         if self.config.observes or config.observes:
             return ()
         config = config.in_force(self.bridge.links.lacp_known(config.uplinks))
@@ -344,5 +344,5 @@ class Placing(Feature[Never]):
         return move_lines(team_view, moves)
 
     def proposal(self, now_s: float) -> Proposal:
-        """The moves that policies would make now."""
+        """Return the moves that policies would make now."""
         return planning.propose(self.team_view, self.bases(now_s), self.planned.homes, now_s)

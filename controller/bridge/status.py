@@ -63,12 +63,12 @@ def status(bridge: Bridge) -> BridgeStatus:
 
 
 def _path_counts(bridge: Bridge, *results: str) -> dict[str, int]:
-    """The number of path-check rounds or frames with each result; empty while path checks are off."""
+    """Count path-check rounds or frames by result. Return an empty dict while path checks are off."""
     return {name: bridge.paths.counts[name] for name in results if bridge.checks_paths}
 
 
 def _optimality_ratio(bridge: Bridge) -> float:
-    """The optimality ratio of means over `LATELY_S`, as flow counters are up to half a second late."""
+    """Return the optimality ratio of means over `LATELY_S`, because flow counters are late."""
     team_view = bridge.placing.team_view
     window_s = team_view.covered(LATELY_S)
     units = [replace(unit, load=load) for unit, load in team_view.carried(window_s)]
@@ -76,7 +76,7 @@ def _optimality_ratio(bridge: Bridge) -> float:
 
 
 def _bucket_counts(bridge: Bridge) -> dict[str, dict[str, int]]:
-    """The number of buckets of each hashed policy on each uplink."""
+    """Return the number of buckets of each hashed policy on each uplink."""
     bound, found = bridge.placing.on_switch.bound, Counter[tuple[str, str]]()
     for unit in bridge.placing.units():
         if unit.is_bucket and unit.name in bound:
@@ -86,7 +86,7 @@ def _bucket_counts(bridge: Bridge) -> dict[str, dict[str, int]]:
 
 
 def _budgets_spent(bridge: Bridge) -> int:
-    """The number of units that had no move budget left at the last decision."""
+    """Return the number of units that had no move budget left at the last decision."""
     decided_s = bridge.scheduler.last_s
     if decided_s is None:
         return 0
@@ -136,7 +136,7 @@ def _port(
 
 
 def _reason(bridge: Bridge, port: VmPortConfig, bound: Bound | None) -> str | None:
-    """The reason for the current uplink of a VM port: split, its policy, or a move.
+    """Return the reason for the current uplink of a VM port: split, its policy, or a move.
 
     A VM port that an earlier policy placed is shown with its current policy, which has kept it there.
     """
@@ -148,7 +148,7 @@ def _reason(bridge: Bridge, port: VmPortConfig, bound: Bound | None) -> str | No
 
 
 def _units(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
-    """The number of addresses behind a VM port on each uplink; each address is a separate unit."""
+    """Return the number of address units behind a VM port on each uplink."""
     bound = bridge.placing.on_switch.bound
     counts = {uplink.name: 0 for uplink in bridge.config.uplinks}
     for unit in bridge.address_units.by_name.values():

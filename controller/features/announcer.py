@@ -113,7 +113,7 @@ class Announcer(Feature[LearnedRead]):
         return self.announce_once(self.carried_by(moved))
 
     def carried_by(self, units: set[str]) -> frozenset[Announced]:
-        """The VM ports and addresses to announce if `units` have moved.
+        """Return the VM ports and addresses to announce if `units` have moved.
 
         If a policy hashes addresses to buckets, announce all its VM ports: only the switch knows the bucket
         of an address. Frames hashed by other fields get source MACs that need no announcement.
@@ -128,7 +128,7 @@ class Announcer(Feature[LearnedRead]):
         return frozenset[Announced](ofports | bridge.address_units.located(bridge.config, units))
 
     def _seen_upstream(self, moves: Iterable[Move]) -> set[str]:
-        """The units that upstream switches must learn again because of these moves.
+        """Return the units that upstream switches must learn again because of these moves.
 
         Upstream switches treat a LAG as one link. On a LAG, only units without a previous uplink are new.
         """
@@ -246,7 +246,7 @@ class Announcer(Feature[LearnedRead]):
 
 
 def learned_from_normal(read: LearnedRead, config: BridgeConfig) -> set[Located]:
-    """The addresses on VM ports whose frames NORMAL has forwarded until now, with their VLANs."""
+    """Return the addresses on VM ports, with VLANs, whose frames NORMAL has forwarded until now."""
     return {
         (ofport, mac, vlan)
         for ofport, mac, tag in read.from_normal

@@ -93,7 +93,7 @@ class InboundCheck(Feature[InboundRead]):
         self._watched.clear()
 
     def next_s(self) -> float:
-        """The time to read counters next; infinity if no VM port is checked."""
+        """Return the time to read counters next; infinity if no VM port is checked."""
         return self._due_s if self._watched else math.inf
 
     def timers(self) -> Iterable[Timer]:
@@ -149,7 +149,7 @@ class InboundCheck(Feature[InboundRead]):
 
 
 def _since(watched: _Watched, now: dict[int, int]) -> dict[int, int]:
-    """The bytes that arrived on each uplink since the last reading; empty if they are not known."""
+    """Return the bytes received on each uplink since the last reading; empty if not known."""
     before = watched.counted
     if not before or any(now.get(uplink, 0) < count for uplink, count in before.items()):
         return {}

@@ -129,7 +129,7 @@ def learns(installed: Pipeline) -> bool:
 
 
 def _taught(flows: Iterable[FlowSpec]) -> Iterator[int]:
-    """The cookies of the flows that these flows install when they learn addresses behind VM ports."""
+    """Return the cookies of the flows that `flows` install when they learn addresses."""
     learning = (flow.actions for flow in flows if flow.table == Table.LEARN)
     return (a.cookie for actions in learning for a in actions if isinstance(a, Learn))
 
@@ -146,7 +146,7 @@ def _flows(port: VmPortConfig, known: Iterable[Address]) -> list[FlowSpec]:
 # Cached, because the flows of all VM ports are renewed repeatedly.
 @functools.lru_cache(maxsize=KEPT)
 def _learned_flows(ofport: OfPort, vlans: PortVlans, mac: str, vlan: int) -> tuple[FlowSpec, ...]:
-    """The flows that the switch installs when it learns an address."""
+    """Return the flows that the switch installs when it learns an address."""
     frame: dict[str, int | str] = {"eth_src": mac, Register.VLAN: vlan}
     frame[Register.VM_PORT] = int(ofport)
     return tuple(learned(by, frame) for by in learn_source(ofport, vlans))

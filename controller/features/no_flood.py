@@ -122,7 +122,7 @@ class NoFlood(Feature[PortFlagsSet]):
         return tuple(sorted(port.name for port in ports if port.ofport in self.others))
 
     def cleared(self, now_s: float) -> list[str]:
-        """The VM ports on which another program has recently cleared the flag."""
+        """Return the VM ports on which another program has recently cleared the flag."""
         return sorted(n for n, at_s in self._cleared_s.items() if now_s - at_s <= CLEARED_FOR_S)
 
     def _ask(self, wanted: frozenset[int], others: frozenset[int], now_s: float) -> list[Command]:

@@ -133,7 +133,7 @@ class Probing(Feature[FrameHeard]):
 
 
 def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterator[PathHindrance]:
-    """The current disturbances of path checks by other hosts, for each uplink."""
+    """Yield the current disturbances of path checks by other hosts, for each uplink."""
     macs = probe_macs(config)
     for uplink in config.uplinks:
         about = f"uplink {uplink.name}:"

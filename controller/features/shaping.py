@@ -76,7 +76,7 @@ class Shaping(Feature[Shaped]):
         return [Shape(config.name, tuple(goals.items()), replaces)]
 
     def _shapers(self) -> dict[str, Shaper]:
-        """The shaper of each uplink whose speed is known."""
+        """Return the shaper of each uplink whose speed is known."""
         capacities_bps, sources, queues = self._capacities_bps(), self._sources(), self._queues()
         return {
             uplink.name: Shaper(
@@ -91,7 +91,7 @@ class Shaping(Feature[Shaped]):
         }
 
     def _capacities_bps(self) -> dict[str, float]:
-        """The capacity of each uplink whose speed is known."""
+        """Return the capacity of each uplink whose speed is known."""
         team_view, uplinks = self.bridge.placing.team_view, self.config.uplinks
         known = {uplink.name: team_view.known_capacity_bps(uplink) for uplink in uplinks}
         return {name: bps for name, bps in known.items() if bps}
@@ -114,13 +114,13 @@ class Shaping(Feature[Shaped]):
         yield Leaf(htb.DEFAULT_CLASS, DEFAULT_SHARES, min(rate_bps, ceil_bps), ceil_bps)
 
     def _reserved_bps(self, uplink: str) -> float:
-        """The sum of the reservations of the VM ports bound to an uplink."""
+        """Return the sum of the reservations of the VM ports bound to an uplink."""
         bound = self.bridge.placing.on_switch.bound
         ports = (p for p in self.config.vm_ports if p.name in bound)
         return sum(p.rules.reserve_bps for p in ports if bound[p.name].uplink == uplink)
 
     def _sources(self) -> tuple[tuple[str, int], ...]:
-        """The class of each address. VM ports with shares, a reservation or a limit take precedence.
+        """Return the class of each address. VM ports with rules for queues take precedence.
 
         If two such VM ports have the same address, the address belongs to the first one by name.
         """
@@ -134,7 +134,7 @@ class Shaping(Feature[Shaped]):
         return tuple(sorted(found.items()))
 
     def _queues(self) -> int | None:
-        """The number of queues that may be full at the same time, if they share one buffer; else None."""
+        """Return how many queues may be full at the same time if they share a buffer; else None."""
         config = self.config
         if not config.in_userspace:
             return None
@@ -218,11 +218,11 @@ class Shaping(Feature[Shaped]):
                 yield f"shares on {name}: {device.error}"
 
     def on(self) -> list[str]:
-        """The devices that have our queues."""
+        """Return the devices that have our queues."""
         return sorted(name for name, device in self.devices.items() if device.found.is_ours)
 
     def drops(self, port: VmPortConfig) -> int | None:
-        """The number of frames dropped because a VM port's queue was full; None if it has no queue."""
+        """Return the number of frames dropped by a VM port's full queues; None if it has no queue."""
         found: Counter[int] = Counter()
         for device in self.devices.values():
             found.update(device.found.drops)

@@ -39,7 +39,7 @@ class Supervisor:
         self._status = ""
 
     def deadline_s(self) -> float:
-        """The time when `feed` is next due; infinity without a watchdog."""
+        """Return the time when `feed` is next due; infinity without a watchdog."""
         return self._feed_due_s
 
     def feed(self, now_s: float) -> None:

@@ -97,7 +97,7 @@ class TeamView:
         return max([self.config.window_s, *map(self.window_s, self.config.rebalancing)])
 
     def window_s(self, policy: str) -> float:
-        """The averaging window of a policy, in seconds, and the shortest time between its moves."""
+        """Return a policy's averaging window, which is also the shortest time between its moves."""
         return PRESETS[policy].window_s or self.config.window_s
 
     def pause_s(self, policy: str) -> float:
