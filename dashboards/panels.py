@@ -333,7 +333,7 @@ def sent_and_received(
 
 
 def for_each(variable: str, panel: timeseries.Panel, most: int) -> Builder[model.Panel]:
-    """Repeat the panel for each value of a variable, with at most `most` panels in a row."""
+    """Return a panel that repeats for each value of a variable, with at most `most` in a row."""
     return _ForEach(panel.repeat(variable).repeat_direction("h").span(24), most)
 
 

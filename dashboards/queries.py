@@ -143,7 +143,7 @@ def how_many(series: str, value: int, among: str = "") -> str:
 
 
 def known(value: str, wrong: str = "> 0") -> str:
-    """Return a query that shows `value` if it is `wrong`, and else only while all services answer."""
+    """Return a query that shows `value` if it is `wrong`, or if all services answer."""
     return f"{value} {wrong} or {all_answering(value)}"
 
 

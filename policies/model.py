@@ -79,7 +79,7 @@ class Load:
         return Load(max(self.tx_bps, other.tx_bps), max(self.rx_bps, other.rx_bps))
 
     def utilization_ratio(self, capacity_bps: float) -> float:
-        """Return the busier direction as a share of capacity; links are full duplex."""
+        """Return the load in the busier direction as a share of capacity."""
         return max(self.tx_bps, self.rx_bps) / capacity_bps
 
 

@@ -223,7 +223,7 @@ class State:
 
 
 class _Together:
-    """An affinity set: a lower bound on the number of members apart from the largest group."""
+    """An affinity set: a lower bound on the number of members outside the largest group."""
 
     def __init__(self, members: Sequence[int], able: Sequence[Sequence[int]], count: int) -> None:
         self._size = len(members)

@@ -54,7 +54,7 @@ class AddressesRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class Leading(Event):
-    """The leader has changed. `leads`: this service leads from now on; otherwise, another service does."""
+    """The leader has changed. `leads`: whether this service, and not another one, leads from now on."""
 
     leads: bool
 

@@ -65,7 +65,7 @@ def desired_team(bridge: Bridge, of: Bindings) -> Team | None:
 
 
 def _links(bridge: Bridge) -> tuple[Uplink, ...]:
-    """Return the uplinks without loads, as the same object until a link, role or speed changes."""
+    """Return the uplinks without loads: the same object until a link, role or speed changes."""
     placing = bridge.placing
     idle = tuple(uplink.carrying(IDLE, reserved_bps=0.0) for uplink in placing.uplinks())
     return placing.reused.reuse("links")("", tuple, (idle,))

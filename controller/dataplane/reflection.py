@@ -59,7 +59,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 @kept
 def _announcements() -> Iterator[FlowSpec]:
-    """Yield flows that recognize announcements, the same flows for every team."""
+    """Yield flows that recognize announcements. They are the same for every team."""
     announces = SetField(Register.ANNOUNCES, 1)
     rarp: Fields = {"eth_type": tables.ETH_RARP, "eth_dst": BROADCAST}
     yield flow(Table.ANNOUNCEMENT, 10, rarp, announces)

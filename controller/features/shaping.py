@@ -120,7 +120,7 @@ class Shaping(Feature[Shaped]):
         return sum(p.rules.reserve_bps for p in ports if bound[p.name].uplink == uplink)
 
     def _sources(self) -> tuple[tuple[str, int], ...]:
-        """Return the class of each address. VM ports with rules for queues take precedence.
+        """Return the class of each address. VM ports with shares, reservation or limit come first.
 
         If two such VM ports have the same address, the address belongs to the first one by name.
         """

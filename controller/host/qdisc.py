@@ -142,7 +142,7 @@ def _host(device: str) -> Host:
 
 
 def _mtu_bytes(device: str) -> int:
-    """Return the MTU of a device. In some network namespaces, /sys lists the devices of another one."""
+    """Return the MTU of a device. In some network namespaces, /sys shows another namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         request = struct.pack("16si", device.encode(), 0)
         answer = fcntl.ioctl(asked, SIOCGIFMTU, request.ljust(40, b"\0"))

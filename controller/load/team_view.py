@@ -327,7 +327,7 @@ class TeamView:
         )
 
     def asked(self, policy: str, window_s: float) -> Snapshot | None:
-        """Return the team as a policy uses it: with means, or peaks if it acts immediately."""
+        """Return the team with mean loads, or with peaks for a policy that acts immediately."""
         if not PRESETS[policy].at_once:
             return self.snapshot(policy, window_s)
         return self.live(policy, self.peaks)
@@ -537,7 +537,7 @@ class TeamView:
         return self.loads.live_unit(port.ofport)
 
     def capacity_bps(self, uplink: UplinkConfig) -> float:
-        """Return the capacity of an uplink; if unknown, the lowest known one of the other uplinks.
+        """Return the capacity of an uplink; if unknown, the lowest known capacity of other uplinks.
 
         A service that starts while a link is down does not know the link's speed.
         """
@@ -631,7 +631,7 @@ def _judged(load: Load, spread_bps: float, excluded: bool, unit: Unit) -> Unit:
 
 
 def _parts(uplink: Uplink, summed: Load) -> tuple[float, float]:
-    """Return the shares (tx, rx) of its units' apparent load, `summed`, that `uplink` carries."""
+    """Return the (tx, rx) shares of `summed`, its units' apparent load, that an uplink carries."""
     load, full_bps = uplink.load, FULL_RATIO * uplink.capacity_bps
     tx = _at_most(load.tx_bps, summed.tx_bps, full_bps)
     return tx, _at_most(load.rx_bps, summed.rx_bps, full_bps)

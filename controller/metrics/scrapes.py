@@ -60,7 +60,7 @@ class Server(ThreadingMixIn, WSGIServer):
         defer(self.socket)
 
     def get_request(self) -> tuple[Any, Any]:
-        """Accept a connection. There is no pause after connections that are closed or sent nothing.
+        """Accept a connection, without a pause after one that is closed or has sent nothing.
 
         Raises:
             OSError: the connection is closed, or nothing was sent on it.

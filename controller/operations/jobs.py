@@ -119,7 +119,7 @@ class Job:
         return self.end(why, now_s, refused=True)
 
     def blame(self, since_s: float) -> str:
-        """Return the end of an answer: the ovs-lbt fault that delayed the job since `since_s`, if any."""
+        """Return the end of an answer that names the ovs-lbt fault since `since_s`; empty without one."""
         fault = self.fleet.blamed(self.name, since_s)
         return f", because ovs-lbt itself failed: {fault.text}; {OUR_LOG}" if fault else ""
 

@@ -208,9 +208,9 @@ def stack(addresses: str, routes: str, routes6: str) -> Stack:
 def moved(
     old: str, new: str, own: Stack, on_it: Sequence[Vlan], links: Links
 ) -> tuple[list[str], list[str]]:
-    """Return lines that move addresses, routes and VLANs from device `old` to `new`.
+    """Return two lists of lines that move addresses, routes and VLANs from device `old` to `new`.
 
-    The first lines are for `ip -batch`, the second ones, which configure IPv6 routes, for `ip -6 -batch`.
+    The first list is for `ip -batch`; the second one configures IPv6 routes and is for `ip -6 -batch`.
     """
     lines = [f"link del {vlan.name}" for vlan in on_it if vlan.name in links]
     lines += [f"link set {old} down", f"addr flush dev {old}", f"link set {new} up"]

@@ -110,7 +110,7 @@ def _differences(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]
 def _deaf(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:
     """Report uplinks whose link is up, but which have never received a frame.
 
-    On a LAG, a hash may select the same member for all of a few conversations.
+    On a LAG with few conversations, a hash may select the same member for all of them.
     """
     enough = ENOUGH_ON_A_LAG if on_a_lag else ENOUGH_FRAMES
     most = max((port.rx_packets or 0 for port in ports.values()), default=0)

@@ -49,7 +49,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether no unit is moved, whatever the units' loads are. Also true of means of such loads."""
+    """Whether uplink loads alone show that no unit moves, now and at any mean of such loads."""
     ratios = [_sent_ratio(uplink) for uplink in failover.in_service(snapshot.uplinks)]
     return len(ratios) < 2 or max(ratios) - min(ratios) < LEAST_DIFFERENCE_RATIO
 

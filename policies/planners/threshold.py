@@ -75,7 +75,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether no unit is moved, whatever the units' loads are. Also true of means of such loads."""
+    """Whether uplink loads alone show that no unit moves, now and at any mean of such loads."""
     return not any(_is_saturated(uplink, snapshot) for uplink in snapshot.uplinks)
 
 
