@@ -127,7 +127,7 @@ def flood(bridge: str, ports: Iterable[str], others: Iterable[str] = ()) -> None
 
 
 def flows(cut_off: tuple[str, ...]) -> list[str]:
-    """Return the lines of a bundle that replaces all rescue flows: drop from `cut_off`, else NORMAL."""
+    """Return a bundle's lines that replace rescue flows: drop frames from `cut_off`, else NORMAL."""
     mine = f"cookie={RESCUE_COOKIE:#x}"
     return [
         f"delete cookie={RESCUE_COOKIE:#x}/{COOKIE_KIND_MASK:#x}",

@@ -180,7 +180,7 @@ def polls_before(at_s: float, polled_s: float, interval_s: float) -> int:
 
 
 def round_polls(interval_s: float, buckets: bool) -> int:
-    """Return the number of polls that read all counters. `buckets`: those of buckets, too."""
+    """Return the number of polls that read all counters. `buckets`: whether buckets are in use."""
     after_s = BUCKETS_INTERVAL_S - ON_TIME_S if buckets else UNITS_INTERVAL_S - interval_s / 2
     return max(1, math.ceil(after_s / interval_s - ROUNDING_S))
 
