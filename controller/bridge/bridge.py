@@ -2,7 +2,7 @@
 
 This module has only state and pure functions of this state: no I/O, no clock. Methods that take an event or
 `now_s` return the commands to carry out, and call `reconcile` at the end. Each task of a bridge is a
-feature (`controller/features`); this module combines them.
+feature (`controller/features`); this module combines the features.
 """
 
 from __future__ import annotations
@@ -173,10 +173,10 @@ class Bridge:
 
     @property
     def lacp_in_doubt(self) -> bool:
-        """Whether it is not certain that LACP has failed.
+        """Whether LACP may still work although the bridge has fallen back to one uplink.
 
-        The bridge has fallen back to one uplink, but according to the last reading of the database, which
-        may be outdated, LACP was current on a member that is up.
+        According to the last reading of the database, which may be outdated, LACP was current on a member
+        that is up.
         """
         config = self.config
         current = (u for u in config.uplinks if u.name in config.lacp_current)
@@ -207,7 +207,7 @@ class Bridge:
 
     @property
     def wants_addresses(self) -> bool:
-        """Whether units, path checks or queues need a reading of the learned addresses."""
+        """Whether the learned addresses are needed for units, path checks or queues."""
         if self.config.per_address and self.phase.is_attached and self.installed_anything:
             return True
         if self.checks_paths and any(port.vlans.takes_tagged for port in self.config.vm_ports):
@@ -242,7 +242,7 @@ class Bridge:
     # ---- requests of operators ---------------------------------------------------------------
 
     def inspect(self) -> Commands:
-        """Read the switch for a request, during which policies do not decide for the bridge."""
+        """Read the switch for a request. Meanwhile, policies do not decide for the bridge."""
         self.turn(Turn.INSPECT)
         assert self.phase.changes_nothing, "a request inspects the bridge first"
         self.interrupted = False

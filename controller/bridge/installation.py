@@ -159,7 +159,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
     # ---- the desired pipeline ------------------------------------------------------------
 
     def desired(self, of: Bindings | None = None) -> Pipeline:
-        """Return the pipeline for bindings `of` (default: those on the switch); empty if not wanted."""
+        """Return the pipeline for bindings `of` (default: on the switch); empty if there is no team."""
         team = desired_team(self.bridge, of or self.bridge.placing.on_switch)
         return EMPTY if team is None else self._pipeline_of(team)
 

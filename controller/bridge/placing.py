@@ -118,7 +118,7 @@ class Placing(Feature[Never]):
         return self._spread(self._split_on_switch)
 
     def _spread(self, names: Collection[str]) -> frozenset[str]:
-        """Return the `names` of VM ports that may be split, and whose frames no uplink loses."""
+        """Return the VM ports in `names` that may be split, and whose frames no uplink loses."""
         return splits.allowed(self.config, names) - self.kept_off.by_unit.keys()
 
     @property

@@ -28,7 +28,7 @@ NOISE_RATIO = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """A policy's basis to decide: mean loads over `covered_s` of its window.
+    """The basis of a policy's decision: mean loads over `covered_s` of its window.
 
     The means cover less than the window if less time has passed since the last move (`since_move`)
     or since loads became known. If the means cover less than `needed_s`, the policy does not
@@ -153,7 +153,7 @@ def basis(team_view: TeamView, policy: str, moved_s: float, now_s: float) -> Bas
 def propose(
     team_view: TeamView, bases: Mapping[str, Basis], homes: Mapping[str, str], now_s: float
 ) -> Proposal:
-    """Return a plan: the moves of all policies, which run in turn until no policy makes a move.
+    """Return a plan, made by running all policies in turn until none of them makes a move.
 
     Each run uses the team after the moves planned so far. No unit moves twice. `bases`: by policy.
     """
@@ -254,7 +254,7 @@ def _opinion(
 
 
 def _leading_s(opinions: Iterable[Opinion]) -> float | None:
-    """Return the time that displayed loads cover; policies with moves take precedence."""
+    """Return the time that displayed loads cover: a policy's with moves, if there is one."""
     known = [o for o in opinions if o.basis.known]
     moving = [o for o in known if o.moves] or [o for o in known if PRESETS[o.policy].rebalances]
     return max((o.basis.covered_s for o in moving or known), default=None)

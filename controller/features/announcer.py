@@ -68,7 +68,7 @@ class Announcer(Feature[LearnedRead]):
     # ---- announcements -----------------------------------------------------------------
 
     def announce(self, announced: frozenset[Announced], now_s: float) -> None:
-        """Announce VM ports and addresses after each delay in AFTER_S, or first when a pending read ends."""
+        """Schedule announcements after each delay in AFTER_S; if a read is pending, the first follows it."""
         if not announced or not self.bridge.announces:
             return
         if self.bridge.lacp_in_doubt:

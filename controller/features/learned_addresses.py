@@ -98,7 +98,7 @@ class Addresses(Feature[Never]):
         )
 
     def seeded(self) -> None:
-        """Record that a bundle was sent after which learned flows use each port's current ofport."""
+        """Record that the sent bundle makes learned flows use each port's current ofport."""
         ofports = {port.name: int(port.ofport) for port in self.config.vm_ports}
         self._ofports = {name: ofports.get(name, of) for name, of in self._ofports.items()}
 

@@ -76,7 +76,7 @@ class Probing(Feature[FrameHeard]):
         return [*told, *sent]
 
     def _tell_hindrances(self, now_s: float) -> list[Command]:
-        """Update the disturbances of path checks by other hosts. Report changes."""
+        """Update how other hosts' frames disturb path checks, and report changes."""
         config = self.config
         before = {(one.kind, one.uplink): one.found for one in self.hindrances}
         self.hindrances = tuple(hindrances(config, self.bridge.paths, now_s))
@@ -133,7 +133,7 @@ class Probing(Feature[FrameHeard]):
 
 
 def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterator[PathHindrance]:
-    """Yield the current disturbances of path checks by other hosts, for each uplink."""
+    """Yield, for each uplink, how other hosts' frames disturb its path checks now."""
     macs = probe_macs(config)
     for uplink in config.uplinks:
         about = f"uplink {uplink.name}:"

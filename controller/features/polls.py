@@ -40,7 +40,7 @@ class ConvergenceTimer:
             self._since_s = now_s
 
     def confirm_moves(self, now_s: float) -> None:
-        """Record that the switch has confirmed moves; ignored if no policy chose them."""
+        """Record that the switch has confirmed moves. Do nothing if the timer is not running."""
         if not self.at_rest:
             self._made_s = now_s
 

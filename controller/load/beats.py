@@ -1,4 +1,4 @@
-"""Recognizes late counters, which do not change for a while and then catch up, again and again.
+"""Recognizes late counters, which stand still and then catch up, about twice a second.
 
 The counters of a physical port are live. Open vSwitch counts the traffic of patch ports and flows in
 its flow cache. About twice a second its revalidators go through the cache, and add these counts to

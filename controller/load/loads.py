@@ -30,7 +30,7 @@ class OwnLoad:
     A poll reads the flows of addresses before the flows of VM ports. If the switch updates its
     counters in between, the VM port seems to have sent more than its addresses, until the next
     reading. So each reading is added to `rates` only after the next reading, as the lower of the
-    two. If the higher reading repeats, `rates` once include the addresses' traffic of one update.
+    two. If the higher reading repeats, `rates` count the addresses' traffic of one update.
     """
 
     rates: Rates
@@ -281,7 +281,7 @@ class Loads:
             self._address_units.pop(name, None)
 
     def without_rates(self) -> Loads:
-        """Return only counters: the switch was disconnected or replaced, or counts differently."""
+        """Forget rates, because the switch was disconnected or replaced, or counts differently."""
         return Loads(self.counters)
 
 

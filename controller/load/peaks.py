@@ -55,7 +55,7 @@ class Peaks:
         return known.load if known else None
 
     def drop(self, units: Iterable[str]) -> None:
-        """Forget these units, because their earlier rates are not valid."""
+        """Forget these units, because their earlier rates are no longer valid."""
         for unit in units:
             self._of.pop(unit, None)
 

@@ -105,7 +105,7 @@ class Polling:
     def take_turn(self, at_s: float, interval_s: float, buckets: bool) -> tuple[bool, bool]:
         """Record a poll; return whether it reads VM ports' flows, and whether it reads the others.
 
-        The others are buckets and address units. `buckets`: whether any of these exist.
+        `buckets`: whether buckets or address units exist.
         """
         with_units = at_s >= self.reading_s(interval_s, buckets)
         with_buckets = buckets and at_s >= self.buckets_s

@@ -143,7 +143,7 @@ class Rates:
     def rise(self, recent_s: float = 0.0) -> Load:
         """Return by how much the load exceeds the load at the previous reading.
 
-        `recent_s`: compare with the highest load in this time before the reading instead, because
+        `recent_s`: compare instead with the highest load in this time before the reading, because
         readings of a steady load differ. A difference of one frame is not a rise.
         """
         totals = self._totals

@@ -302,7 +302,7 @@ class TeamView:
     def _stirring(self, peaks: Peaks) -> list[int]:
         """Return the indexes of units that carry traffic, have a peak, or are in cooldown.
 
-        Only for these units may policies use other values than the current ones.
+        For all other units, policies use current values.
         """
         known, cooling = peaks.units, self.in_cooldown
         return [

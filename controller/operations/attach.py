@@ -1,6 +1,6 @@
-"""Attaches a bridge: reads it without changes, writes the configuration, and installs the pipeline.
+"""Attaches a bridge: reads its state, writes the configuration, and installs the pipeline.
 
-If a step fails, all changes are rolled back. `confirmations` reverts a detach with an attach.
+If a step fails, all changes are rolled back. An attach can also revert a detach (`confirmations`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HASH, HASH_AT_ATTACH = "connection-hash", "auto"
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Attach(Change):
-    """An attach in progress: READ, STORE, TAKE_OVER, on plain uplinks FLUSH, INSTALL; LEAVE if it fails.
+    """An attach in progress. Its steps: READ, STORE, TAKE_OVER, FLUSH (plain uplinks), INSTALL; LEAVE.
 
     `settings`: the settings that the attach writes. `undo`: the settings that roll it back. `trial`: if
     set, the job ends when the bridge has been read. `dry_run`: a failed `trial` is refused.
@@ -212,7 +212,7 @@ def attach(
 
     Keys that have disappeared and are not in `values` are restored. `confirm_s`: the time to confirm the
     attach, if it must be confirmed. `reverts`: the detach that this attach reverts, if any. With a `trial`,
-    only determine whether an attach would succeed. `dry_run`: describe or refuse the attach.
+    only determine whether an attach would succeed. `dry_run`: only describe the attach, or refuse it.
 
     Raises:
         Refused: the bridge is already attached, or would not have a valid team.

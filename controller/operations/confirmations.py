@@ -44,7 +44,7 @@ class _Waiting(Job):
     over: bool = False
 
     def begin(self, asked: list[int], early: bool) -> Commands:
-        """Begin the reversal by writing its start to the database."""
+        """Begin the reversal by recording its start in the database."""
         assert self.step is Step.WAIT, "only one reversal at a time"
         self.number, self.step, self.tell = next(self.jobs.own_numbers), Step.BEGIN, self._finish
         self.asked, self.early = asked, early

@@ -3,7 +3,7 @@
 On plain uplinks, the bridge stays in fail mode secure, in which it forwards nothing without flows, until the
 last step restores its previous fail mode.
 
-`confirmations` reverts an attach with a detach, which then restores the bridge's previous keys, waits for
+To revert an unconfirmed attach (`confirmations`), a detach restores the bridge's previous keys, waits for
 the switch without a time limit, and never restores a fail mode in which plain uplinks form a loop.
 """
 
@@ -86,7 +86,7 @@ class Detach(Change):
         return given
 
     def _forget(self, bridge: Bridge, row: BridgeRow, gone: bool, now_s: float) -> Commands:
-        """Remove the settings. `gone`: whether our flows and groups are removed."""
+        """Remove the settings. `gone`: whether our flows and groups have been removed."""
         assert self.step in (Step.GATHER, Step.REMOVE), "the settings are removed once"
         assert not gone or not bridge.installed_anything, "settings are removed after the flows"
         name = self.name
@@ -179,7 +179,7 @@ def detach(
     confirm_s: float | None = None,
     reverts: Unconfirmed | None = None,
 ) -> Doing:
-    """Prepare a detach. When it begins, the bridge is read, and is no longer balanced.
+    """Prepare a detach. When it begins, the bridge is read, and policies stop moving units.
 
     `confirm_s`: the time to confirm the detach, if it must be confirmed. `reverts`: the attach that this
     detach reverts, if any.

@@ -110,7 +110,7 @@ class Account:
         self.decided_in_s = max(0.0, self.basis.window_s - self.basis.covered_s)
 
     def wall_s(self, at_s: float) -> float:
-        """Convert a time of the engine to seconds since the epoch."""
+        """Convert engine time to seconds since the epoch."""
         return self.bridge.epoch_s + at_s
 
 

@@ -152,7 +152,7 @@ class Store(Job):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Drain(Job):
-    """A drain in progress: STORE, EMPTY.
+    """A drain in progress. Its steps: STORE, EMPTY.
 
     `ports`, `addresses`: the number of VM ports, and of addresses behind VM ports, that used the
     uplink.
@@ -229,7 +229,7 @@ class Change(Job):
         return []
 
     def give_back(self, bridge: Bridge, now_s: float) -> Commands:
-        """Remove our flows and groups from the switch. An ovs-lbt fault delays only this, not the job."""
+        """Remove our flows and groups from the switch. A fault in ovs-lbt delays only the removal."""
         return self.fleet.alone(self.name, lambda: bridge.give_back(now_s), now_s)
 
     def leave(self, now_s: float) -> Commands:

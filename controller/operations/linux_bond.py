@@ -82,7 +82,7 @@ class Vlan:
 class LinuxBond:
     """A Linux bond. `members`: in the order of their move. `options`: as in `ip link add`.
 
-    `settings`: the columns of the new Port. `lost`: lost functions. `is_port`: it is a bridge's port.
+    `settings`: columns of the new Port. `lost`: functions that are lost. `is_port`: on a bridge.
     """
 
     name: str

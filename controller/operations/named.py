@@ -45,7 +45,7 @@ def serving_bridge(fleet: Fleet, name: str) -> Bridge:
 
 
 def moving_bridge(bridge: Bridge) -> None:
-    """Refuse a bridge that is in observe mode or not connected, so that moves are impossible."""
+    """Refuse a bridge on which moves are impossible: it is in observe mode, or not connected."""
     name = bridge.config.name
     if bridge.observing:
         enforce = f"ovs-lbt set bridge {quoted(name)} mode=enforce"
@@ -262,7 +262,7 @@ def home_of_rules(fleet: Fleet, name: str) -> Bridge | None:
 
 
 def rule_keys_at(bridge: Bridge) -> dict[str, Key]:
-    """Return the keys of rules for a VM that may use all uplinks of a bridge."""
+    """Return the keys of a VM's rules, which accept all uplinks of a bridge as values."""
     team = tuple(uplink.name for uplink in bridge.config.uplinks)
     keys = vm_keys(frozenset(team), team)
     return {name: keys[name] for name in VM_RULE_KEYS}
@@ -285,7 +285,7 @@ def _present(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
 
 
 def _same(names: tuple[str, ...], name: str) -> str | None:
-    """Return the name that equals `name` except for case; None if no name does, or `name` is not UUID/MAC."""
+    """Return the name that equals `name` except for case; None if there is none, or it is not UUID/MAC."""
     if not guests.is_anywhere(name):
         return None
     return next((one for one in names if one.lower() == name.lower()), None)
