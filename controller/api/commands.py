@@ -1,4 +1,4 @@
-"""The table of commands: the help, the usage, the requests and the completion of `ovs-lbt` derive from it.
+"""The table of commands, from which help, usage, requests and completion of `ovs-lbt` derive.
 
 To add a command, add a row here. If the service carries out the command, also add a function in
 `operations.operator`; if the command does not need the service, add a function in `cli`.

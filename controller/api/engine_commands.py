@@ -53,7 +53,7 @@ class ReadStats(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ReadInbound(BridgeCommand):
-    """Request counters of traffic from uplinks to these VM ports. The `InboundRead` may include others."""
+    """Request counters of traffic from uplinks to these VM ports, and perhaps to other VM ports."""
 
     ofports: tuple[int, ...]
 

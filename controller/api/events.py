@@ -242,7 +242,7 @@ class ForwardingRead(BridgeEvent):
 class Device:
     """An uplink's device and its current queues.
 
-    `error`: the reason why setting the queues failed. `replaced`: the lost previous configuration.
+    `error`: the reason why setting the queues failed. `replaced`: the previous queues, now lost.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The form of commands and requests: types of the table of commands, and functions that parse requests.
+"""Defines the types in the table of commands, and parses requests.
 
 A request consists of the name of a command and words, as `ovs-appctl` sends them: names, settings
 of the form KEY=VALUE, and options. `words` builds the words from the command line, and `parse` parses

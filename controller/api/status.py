@@ -227,7 +227,7 @@ def _if_set(record: object, *names: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class StatusMetric(Generic[Shown]):
-    """A metric of an uplink, VM port or bridge. `labels`: all except the label with its name."""
+    """A metric of an uplink, VM port or bridge. `labels`: all but the record's name."""
 
     read: Callable[[Shown], Value]
     labels: tuple[str, ...]

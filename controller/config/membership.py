@@ -141,7 +141,7 @@ def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Team:
 
 
 def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known: Known) -> Found:
-    """Return all members of a bond, because NORMAL uses all of them. `named` only selects their order.
+    """Return all members of a bond, because NORMAL uses all of them. `named`: the order to use.
 
     If the bond has too many members, return the members of the last valid team.
     """

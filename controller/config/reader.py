@@ -167,7 +167,7 @@ class _Reader:
 
 
 def _several_marked(ports: tuple[VmPortConfig, ...]) -> tuple[VmPortConfig, ...]:
-    """Return the ports, with marks on tunnel endpoints of the userspace datapath if there are several."""
+    """Return the ports. If several are tunnel endpoints of the userspace datapath, mark these."""
     endpoints = [p for p in ports if p.tunnel_mac is not None and p.counted_by_flows]
     if len(endpoints) < 2:
         return ports

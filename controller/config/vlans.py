@@ -72,7 +72,7 @@ def blocks(vlans: VlanSet) -> tuple[tuple[int, int], ...]:
 
 @functools.lru_cache(maxsize=256)
 def classes(sets: frozenset[VlanSet]) -> tuple[VlanSet, ...]:
-    """Divide all VLANs into classes, largest first. Each of `sets` contains all or none of a class."""
+    """Divide all VLANs into classes, largest first. Each of `sets` consists of whole classes."""
     parts = [EVERY_VLAN]
     for vlans in sets:
         parts = [half for part in parts for half in (part & vlans, part - vlans) if half]

@@ -138,7 +138,7 @@ class Filling:
         return self.steady or now_s - self.full_s >= PATIENCE_S
 
     def take_beside(self, beside: Mapping[str, Load], now_s: float) -> None:
-        """Store each uplink's traffic that belongs to no unit. No move may be in progress."""
+        """Store each uplink's traffic outside all units. Call this while no move is in progress."""
         if self._beside and self._beside != beside:
             self._before.append((self.taken_s, self._beside))
         self._beside, self.taken_s = beside, now_s

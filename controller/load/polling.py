@@ -103,7 +103,7 @@ class Polling:
         return self.buckets_due_s - ON_TIME_S
 
     def take_turn(self, at_s: float, interval_s: float, buckets: bool) -> tuple[bool, bool]:
-        """Record a poll; return whether it reads VM ports' flows, and whether it reads the others.
+        """Record a poll. Return whether it reads VM ports' flows, and whether all counters.
 
         `buckets`: whether buckets or address units exist.
         """
