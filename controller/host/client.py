@@ -51,7 +51,7 @@ def running(path: Path | None = None) -> bool:
 
 
 def another() -> str | None:
-    """Return the name of another service that runs on this Open vSwitch; None if no other service runs."""
+    """Return the name of another service that runs on this Open vSwitch instance; None without one."""
     others = (p for p in sorted(Path(ovs.dirs.RUNDIR).glob(f"{NAME}*.pid")) if p.stem != _name)
     return next((path.stem for path in others if running(path)), None)
 

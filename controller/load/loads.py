@@ -281,7 +281,7 @@ class Loads:
             self._address_units.pop(name, None)
 
     def without_rates(self) -> Loads:
-        """Forget rates, because the switch was disconnected or replaced, or counts differently."""
+        """Return a copy without rates: the switch was lost, was replaced, or counts differently."""
         return Loads(self.counters)
 
 

@@ -105,7 +105,7 @@ class Polling:
     def take_turn(self, at_s: float, interval_s: float, buckets: bool) -> tuple[bool, bool]:
         """Record a poll. Return whether it reads VM ports' flows, and whether all counters.
 
-        `buckets`: whether buckets or address units exist.
+        All counters include those of buckets and address units. `buckets`: whether any exist.
         """
         with_units = at_s >= self.reading_s(interval_s, buckets)
         with_buckets = buckets and at_s >= self.buckets_s

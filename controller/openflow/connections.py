@@ -337,7 +337,7 @@ class Dialers:
     def _called(self, number: int, hang_up: Callable[[], None]) -> None:
         """Record a connection with an unknown datapath id. If there are too many, close the oldest one.
 
-        If the newest one was closed instead, a few idle connections could keep all others out.
+        If the newest one were closed instead, a few idle connections could keep all others out.
         """
         with self._lock:
             self._unidentified[number] = hang_up
