@@ -278,9 +278,9 @@ def _what_came_of_it() -> list[panels.Panel]:
         ),
         lines(
             "Move budgets used up",
-            "VM ports and other units currently exempt from load balancing, because upstream switches may "
-            "block addresses that move more often, for the ten bridges with the most such units. Good: 0. "
-            "If an uplink is full while the number is above 0, split or pin the VM ports whose load jumps.",
+            "VM ports and other units currently exempt from load balancing, for the ten bridges with the "
+            "most such units: upstream switches may block addresses that move more often. Good: 0. If an "
+            "uplink is full while the number is above 0, split or pin the VM ports whose load jumps.",
             [of_host(highest_of("move_budget_exhausted"), WHERE)],
             unit=panels.COUNT,
             none_is_good=True,

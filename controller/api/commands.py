@@ -168,7 +168,7 @@ _ROWS = (
     ),
     Command(
         "detach",
-        "stop managing a bridge, and restore it",
+        "stop managing a bridge, and restore its previous configuration",
         (
             BRIDGE,
             Argument(

@@ -53,7 +53,7 @@ class _WithoutCommands(argparse.RawDescriptionHelpFormatter):
 
 
 class _Version(argparse.Action):
-    """Prints the version, which is not determined before, because that is slow."""
+    """Prints the version, and determines it only then, because that is slow."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)

@@ -228,7 +228,7 @@ def only_normal(row: BridgeRow) -> Iterator[str]:
             effect = "VM ports stay on an uplink that spanning tree blocks"
             yield f"{bridge} {column}: while the service is down, {effect}"
     if row.mcast_snooping_enable:
-        effect = "multicast reaches every VM port of its VLAN, not only group members"
+        effect = "multicast reaches every VM port in its VLAN, not only group members"
         yield f"{bridge} mcast_snooping_enable: {effect}"
     if row.flood_vlans:
         vlans = ", ".join(map(str, row.flood_vlans))

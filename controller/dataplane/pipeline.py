@@ -80,7 +80,7 @@ def build(team: Team, before: tuple[Team, Pipeline] | None = None) -> Pipeline:
 
 
 def _besides_places(team: Team) -> tuple[object, ...]:
-    """Return the parts of a team that determine its flows, so not which uplinks units use now."""
+    """Return what a team's flows depend on. The uplinks that units use now are not part of it."""
     vm_ports = [replace(port, order=()) for port in team.vm_ports]
     hashes = [(made.number, made.classifier, len(made.buckets)) for made in team.hashes]
     addresses = [replace(address, order=()) for address in team.addresses]

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Reused:
-    """The latest values, by use and by the name of the unit."""
+    """The latest value for each use and each unit."""
 
     _made: dict[str, dict[str, tuple[tuple[Any, ...], Any]]] = field(default_factory=dict)
 

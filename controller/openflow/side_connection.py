@@ -3,8 +3,8 @@
 Only OpenFlow 1.0 can set and report the port flag `no-flood`: NORMAL does not flood to ports with it.
 
 Only group mods of OpenFlow 1.5 can set a selection method. Without one, Open vSwitch uses its own hash,
-which ignores UDP ports. On the bridge's OpenFlow 1.3 connection, the group has type SELECT, and can be
-removed.
+which ignores UDP ports. The bridge's OpenFlow 1.3 connection reports such a group with type SELECT, and
+can remove it.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
 
 
 def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> JsonObject:
-    """Plan from the counters of all interfaces at the start and the end of the `measured_s` seconds.
+    """Plan endpoints from all interfaces' counters at the start and the end of `measured_s` seconds.
 
     Return the plan as documented in docs/reference/json.md; rates in bit/s.
     """

@@ -91,7 +91,7 @@ class Counters(Generic[Key]):
     """Counters of sent and received traffic, with a clock.
 
     `rates`: bytes per second, by key. `age`: the number of ticks that were counted. `at`: the tick
-    up to which counters have counted or been paused. Totals are in bytes per `TICKS_PER_S`.
+    up to which counters have counted or been paused. Totals are in bytes / `TICKS_PER_S`.
     """
 
     rates: dict[Key, tuple[int, int]] = field(default_factory=dict)

@@ -192,7 +192,7 @@ class Links:
                 link.proof = Proof.OTHERS_IDLE
 
     def note_asked(self, now_s: float) -> None:
-        """Record the sending of a frame that reaches all uplinks connected to the same network."""
+        """Record that the service sent a frame that reaches all uplinks of one network."""
         self._ask_s = now_s + ASK_EVERY_S
 
     @property

@@ -85,9 +85,9 @@ class SingleLosses:
 
 @dataclass(slots=True)
 class _Probed:
-    """The results of a path's last probes: the numbers in a row that were lost, or arrived.
+    """The results of a path's last probes: how many in a row were lost, or arrived.
 
-    `astray`: the number in a row that arrived only as copies. `copied`: probes left to send as copies.
+    `astray`: how many in a row arrived only as copies. `copied`: probes left to send as copies.
     """
 
     lost: int = 0
