@@ -167,7 +167,7 @@ def _never_returned(
         text += f"; {ONE_NETWORK}; other hosts' broadcasts will show whether this is a LAG"
     else:
         static = _set_teaming(team, "static")
-        text += f"; {ONE_NETWORK}; if the upstream switch has a LAG: {static}, or LACP"
+        text += f"; {ONE_NETWORK}; if the upstream switch has a LAG: {static}, or use LACP"
     yield Finding(NOTE if same else WARNING, "not-one-network", text)
 
 

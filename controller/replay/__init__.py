@@ -1,1 +1,1 @@
-"""`ovs-lbt replay`: runs the unchanged engine on recorded traffic. The service does not load it."""
+"""Runs the unchanged engine on recorded traffic (`ovs-lbt replay`). Not loaded by the service."""

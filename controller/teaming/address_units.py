@@ -158,7 +158,7 @@ class AddressUnits:
             unit.found = home_in(installed.groups.get(address_group_id(slot)), config)
 
     def keep_behind(self, config: BridgeConfig) -> None:
-        """Forget addresses if their port was removed, lost the VLAN, or has no address units now."""
+        """Forget addresses whose port was removed, lost their VLAN, or has no address units now."""
         for name, unit in list(self.by_name.items()):
             port = config.port_named.get(unit.port)
             if port and port.per_address and unit.vlan in port.vlans.carried:

@@ -50,9 +50,9 @@ class Whereabouts(NamedTuple):
 class Bindings:
     """The bindings of one bridge's units, by name.
 
-    A *home* is the uplink that a unit belongs to. `bound` is the binding in force, which differs
-    while the home carries no traffic. `held`: only link changes move units; policies, rules and
-    roles do not.
+    A *home* is the uplink that a unit belongs to. `bound` is the binding in force; its uplink is
+    not the home while the home carries no traffic. `held`: only link changes move units; policies,
+    rules and roles do not.
     """
 
     homes: dict[str, str] = field(default_factory=dict)

@@ -38,7 +38,7 @@ def number_of(policy: str) -> int:
 
 
 def hashed_by(port: VmPortConfig, split: Collection[str]) -> str | None:
-    """Return the policy whose buckets a VM port uses; None if it uses its home, for example by rule.
+    """Return the policy whose buckets a VM port uses; None if it uses its home (as under a rule).
 
     `split`, here and below: the names of the VM ports that are split.
     """
@@ -177,7 +177,7 @@ def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
 
 
 def installed(pipeline: Pipeline, config: BridgeConfig) -> dict[str, str]:
-    """Return the home of each bucket on a switch, read from its groups."""
+    """Return the home of each bucket, read from the groups on the switch."""
     found = {}
     for number, policy in enumerate(HASHED):
         for bucket in range(BUCKETS):

@@ -270,7 +270,7 @@ class Links:
 
     @property
     def delay_ends_s(self) -> float:
-        """When the next delay ends; infinity if no delay runs. Read after each event."""
+        """When the next delay ends; infinity if no delay runs. Checked after each event."""
         links = self.by_name.values()
         ends = [self._usable_from_s(n) for n in links if n.failed and not n.waits_for_frame]
         known = [link.lacp_known_s for link in links if link.lacp_known_s is not None]

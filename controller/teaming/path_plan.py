@@ -40,7 +40,7 @@ class Path:
 
     @property
     def asked(self) -> tuple[str, str, int]:
-        """The uplink, host and VLAN of a query. An answer identifies no more than these."""
+        """The uplink, host and VLAN of a query. An answer identifies nothing else."""
         return self.sender, self.receiver, self.vlan
 
 
@@ -95,7 +95,7 @@ def _ways(
 
 @dataclass(frozen=True, slots=True)
 class KeptOff:
-    """The uplinks that units must not use while others carry traffic.
+    """The uplinks that units must not use while other uplinks carry traffic.
 
     `by_unit`: for VM ports and addresses behind them, by name; units without such uplinks are
     omitted. `by_policy`: for the buckets of each policy, which all its VM ports share.

@@ -1,7 +1,7 @@
 """Path checks: counts the probes between uplinks that arrive, and finds path faults.
 
 A round of probes is sent twice a second. It is followed by a probe that does not use the network: the
-switch returns it directly. It proves that the switch has sent the round, and that answers reach the
+switch returns it directly. This proves that the switch has sent the round, and that answers reach the
 service. Only proved rounds count, and only once the next round has been proved: probes have then had half
 a second to arrive. So neither a busy switch nor a busy service causes a fault.
 
