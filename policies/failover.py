@@ -47,7 +47,7 @@ def order(
 
 
 def only(allowed: frozenset[str] | None, uplinks: Sequence[Uplink]) -> list[Uplink]:
-    """Return the uplinks with these names, in the given order; None: all uplinks."""
+    """Return the uplinks whose names are in `allowed` (None: all uplinks), in the given order."""
     return [u for u in uplinks if allowed is None or u.name in allowed]
 
 

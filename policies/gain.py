@@ -107,7 +107,7 @@ def harms_no_phase(
 
 
 def keeps_worst(moves: Sequence[Move], snapshot: Snapshot) -> bool:
-    """Whether moves leave the worst utilization about the same, or lower."""
+    """Whether moves leave the worst utilization about the same, or lower it."""
     loads = {unit.name: unit.load for unit in snapshot.units}
     left_ratio = worst_ratio(after(snapshot.uplinks, moves, loads))
     return left_ratio <= worst_ratio(snapshot.uplinks) * (1.0 + WANDERS_RATIO)
@@ -152,8 +152,8 @@ def _may_resplit(snapshot: Snapshot) -> bool:
 def _all_are_small(snapshot: Snapshot) -> bool:
     """Whether no address can gain the share that each must gain, as on a nearly idle host.
 
-    A move relieves the fullest uplink by at most the load of the unit. So one of the units there
-    must carry this share of its capacity.
+    A move relieves the fullest uplink by at most the load of the unit. So only a unit with this
+    share of its capacity can gain the share.
     """
     serving = failover.in_service(snapshot.uplinks)
     most_ratio = max((uplink.utilization_ratio for uplink in serving), default=math.inf)

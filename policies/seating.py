@@ -96,7 +96,7 @@ class Problem:
         self.hard.sort(key=lambda block: (-sum(i in self.set_of for i in block), block))
 
     def ways(self, block: Block) -> list[int]:
-        """Return the uplinks that all units of a block may use; in the order of its first unit."""
+        """Return the uplinks that all units of a block may use, in the order of its first unit."""
         if len(block) == 1:
             return self.able[block[0]]
         return [u for u in self.costs[block[0]] if all(u in self.costs[i] for i in block)]

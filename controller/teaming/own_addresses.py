@@ -36,8 +36,8 @@ def probe_group(config: BridgeConfig) -> str:
 def question_macs(config: BridgeConfig) -> dict[OfPort, str]:
     """Return the source address of each uplink for queries to hosts and copies of probes.
 
-    Switches flood copies, and queries until the host has answered. In an upstream loop, such frames
-    circulate, and switches learn their source on many ports. Probes have other sources, and arrive.
+    Switches flood copies, and queries until the host has answered. In an upstream loop, these
+    frames circulate, so switches learn their source on many ports, but not the source of probes.
     """
     return _of_uplinks(config, "question")
 

@@ -39,7 +39,7 @@ def even_out(snapshot: Snapshot) -> Plan:
 
 
 def rest(snapshot: Snapshot) -> Rest:
-    """Return why nothing is moved, if nothing is moved."""
+    """Return why the policy moves no unit, if it moves none."""
     uplinks = failover.in_service(snapshot.uplinks)
     if len(uplinks) < 2:
         return Rest(WhyAtRest.ALONE)

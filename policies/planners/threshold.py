@@ -66,7 +66,7 @@ def verdict(snapshot: Snapshot, unit: str) -> Verdict:
 
 
 def rest(snapshot: Snapshot) -> Rest:
-    """Return why nothing is moved, if nothing is moved."""
+    """Return why the policy moves no unit, if it moves none."""
     usable = [u for u in snapshot.uplinks if u.usable]
     fullest = max(usable, key=lambda u: (u.utilization_ratio, u.name), default=None)
     unrelieved = relieve_saturated(snapshot).unrelieved
