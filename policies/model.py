@@ -1,4 +1,4 @@
-"""The values that policies work with."""
+"""Defines the values that policies use: loads, uplinks, rules, units, snapshots, moves, plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs `attach --from-bond` and `detach --to-bond`: prints the steps, and migrates a Linux bond or back."""
+"""Runs `attach --from-bond` and `detach --to-bond`: prints the steps, and migrates a Linux bond."""
 
 from __future__ import annotations
 

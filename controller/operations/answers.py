@@ -103,7 +103,7 @@ def _change(key: Key, after: str | None, before: str | None) -> str:
     absent = f"{otherwise}, the default" if key.default else otherwise
     was = shortened(before) if before is not None else absent
     if after is None:
-        return f"no {key.name} (was {was})" if before is not None else f"no {key.name}, as before"
+        return f"{key.name} unset (was {was})" if before is not None else f"{key.name} was not set"
     if after == before:
         return f"{key.name}={shortened(after)}, as before"
     return f"{key.name}={shortened(after)}" + (f" (was {was})" if was else "")

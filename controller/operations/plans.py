@@ -243,7 +243,7 @@ def _why_at_rest(rest: Rest, opinion: Opinion, proposal: Proposal) -> str | None
             return "fewer than two uplinks are in service"
         case WhyAtRest.EVEN if rest.fullest and rest.emptiest:
             pair = f"{rest.fullest} sends {_sent(uplinks[rest.fullest])}"
-            return f"uplinks are even: {pair}, {rest.emptiest} {_sent(uplinks[rest.emptiest])}"
+            return f"uplinks are evenly loaded: {pair}, {rest.emptiest} {_sent(uplinks[rest.emptiest])}"
         case WhyAtRest.NO_GAIN if rest.fullest and rest.emptiest:
             pair = f"{rest.fullest} sends {_sent(uplinks[rest.fullest])}"
             pair += f", {rest.emptiest} {_sent(uplinks[rest.emptiest])}"

@@ -238,7 +238,7 @@ def _tunnel(row: Any) -> Tunnel | None:
 def _ovn(external_ids: Mapping[str, str]) -> Ovn | None:
     """Return ovn-controller's tunnel addresses and bridges; None if OVN is not configured on this host.
 
-    Keys such as `ovn-encap-ip-HOST` are for several ovn-controllers on one Open vSwitch.
+    Keys such as `ovn-encap-ip-HOST` are for several ovn-controllers on one host.
     """
     addresses, kinds = (_listed(external_ids, f"ovn-encap-{what}") for what in ("ip", "type"))
     bridge = external_ids.get("ovn-bridge", "br-int")

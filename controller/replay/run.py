@@ -34,7 +34,7 @@ _passed: Any = None
 
 
 def installed_policies() -> list[str]:
-    """Return the names of other packages' policies, except ovs-lbt's own. Loads no policy."""
+    """Return the names of policies in other installed packages, without loading these policies."""
     return sorted({entry.name for entry in entry_points(group=GROUP)} - PRESETS.keys())
 
 

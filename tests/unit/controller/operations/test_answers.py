@@ -59,8 +59,8 @@ def test_undrain_names_the_role_that_is_back() -> None:
         ("bridge br0 policy=load-based", "br0: policy=load-based, as before"),
         ("interface eth1 role=standby", "eth1: role=standby (was active, the default)"),
         ("interface vnet0 prefer=eth2 limit-mbps=10", "vnet0: prefer=eth2, limit-mbps=10"),
-        ("interface vnet0 limit-mbps=", "vnet0: no limit-mbps, as before"),
-        ("interface vnet0 policy=", "vnet0: no policy, as before"),
+        ("interface vnet0 limit-mbps=", "vnet0: limit-mbps was not set"),
+        ("interface vnet0 policy=", "vnet0: policy was not set"),
     ],
 )
 def test_set_says_each_value_and_what_it_was(here: World, words: str, said: str) -> None:
@@ -74,7 +74,7 @@ def test_a_rule_that_the_bridge_keeps_for_a_vm_is_told_as_one_of_its_port() -> N
     for words, told in (
         ("anti-affinity=a", "anti-affinity=a"),
         ("anti-affinity=b affinity=c", "anti-affinity=b (was a), affinity=c"),
-        ("affinity=", "no affinity (was c)"),
+        ("affinity=", "affinity unset (was c)"),
     ):
         assert done(here.ask("set", "interface", "vnet0", *words.split())) == f"vnet0: {told}"
     assert done(here.ask("pin", "vnet0", "eth1")).startswith("vnet0 (web-1): pinned to eth1")

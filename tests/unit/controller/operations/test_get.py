@@ -64,7 +64,7 @@ def test_all_settings_are_listed_with_place_and_default(
 
 
 def test_what_is_unset_has_its_default_again(here: World) -> None:
-    assert done(here.ask("unset", "bridge", "br0", "threshold")) == "br0: no threshold (was 60)"
+    assert done(here.ask("unset", "bridge", "br0", "threshold")) == "br0: threshold unset (was 60)"
     assert done(here.ask("get", "bridge", "br0", "threshold")) == "75"
     assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.75
     done(here.ask("set", "interface", "eth1", "capacity-mbps="))
