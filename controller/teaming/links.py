@@ -238,7 +238,7 @@ class Links:
         link.up = up
 
     def follow_team(self, team: tuple[UplinkConfig, ...], now_s: float) -> None:
-        """Record as failed: removed uplinks (their devices may return), and new uplinks that are down."""
+        """Record removed uplinks (whose devices may return) and new uplinks that are down as failed."""
         before = {uplink.name for uplink in self.uplinks}
         self.uplinks = team
         for name in before - {uplink.name for uplink in team}:
@@ -270,7 +270,7 @@ class Links:
 
     @property
     def delay_ends_s(self) -> float:
-        """When the next delay ends; infinity if no delay runs. Checked after each event."""
+        """When the next delay ends; infinity if no delay runs."""
         links = self.by_name.values()
         ends = [self._usable_from_s(n) for n in links if n.failed and not n.waits_for_frame]
         known = [link.lacp_known_s for link in links if link.lacp_known_s is not None]

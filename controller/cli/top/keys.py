@@ -201,7 +201,7 @@ def _of_port(state: State, key: str) -> tuple[State, tuple[Effect, ...]]:
 
 
 def _choosing(state: State, command: str, row: Row) -> State:
-    """Offer uplinks. Preselect the current uplink for a pin, or the least loaded one for a move."""
+    """Offer uplinks; preselect the current one for a pin, the least loaded other one for a move."""
     (bridge,) = (b for b in state.bridges if b["name"] == row.key[0])
     uplinks = tuple(uplink["name"] for uplink in bridge["uplinks"])
     if not uplinks:
