@@ -76,7 +76,7 @@ def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
         return 1
     print(path)
     for part, why in missing.items():
-        print(f"ovs-lbt: not included: {part}: {why}", file=sys.stderr)
+        print(f"ovs-lbt: {part} is not included: {why}", file=sys.stderr)
     return 0
 
 

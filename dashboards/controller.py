@@ -187,7 +187,7 @@ def _connection() -> list[panels.Panel]:
             "Times when a service led, was on standby, or was down: one row per service that did "
             "not always lead, and one for all jobs. The latter shows whether every job has a leader, "
             "and is empty while a service does not answer. Good: no red. A service without a "
-            "standby always leads; a service and its standby services have a separate job.",
+            "standby always leads; a service and its standby services form one job.",
             of_host(
                 and_all(not_leading, known(f"2 - min({LEADERS})", "> 1"), **every_job), SERVICE
             ),

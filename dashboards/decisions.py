@@ -197,8 +197,8 @@ def _what_called_for_it() -> list[panels.Panel]:
             "Unrelieved uplinks",
             "Times when an uplink was above the threshold and its policy found no move that helps: one "
             "row per such uplink, and one for all uplinks. While a service or switch does not answer, the "
-            "latter is empty unless an uplink is known to be unrelieved. Good: no red. `ovs-lbt explain "
-            "PORT`, for the VM port with the most traffic on the uplink, shows what would have to change.",
+            "latter is empty unless such an uplink is known. Good: no red. `ovs-lbt explain PORT`, for the "
+            "VM port with the most traffic on the uplink, shows what would have to change.",
             of_host(and_all(ever, known_of_uplinks(f"max({unrelieved})"), **every), UPLINK),
             words=panels.RELIEVED,
         ),

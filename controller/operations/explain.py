@@ -31,7 +31,7 @@ BROUGHT = {
     Reason.THRESHOLD: "{source} was above the threshold, and this was the busiest VM port for which"
     " another uplink had room",
     Reason.PIN: "the VM port was pinned to {uplink}, and has not moved since",
-    Reason.DRAIN: "{source} is drained, unused or on standby again",
+    Reason.DRAIN: "{source} is drained or unused, or is on standby again",
     Reason.MANUAL: "an operator moved the VM port",
     Reason.FAILOVER: "{source} no longer carried traffic",
     Reason.FAILBACK: "{uplink} is the home uplink, and carries traffic again",
@@ -214,7 +214,7 @@ def _split(account: Account) -> dict[str, str]:
     """Return the start time and the reason of a VM port's split; empty if the port is not split."""
     if account.split_s is None:
         return {}
-    why = "it was split when the service started"
+    why = "it was already split when the service started"
     for entry in account.bridge.decision_log.entries:
         if any((m.unit, m.reason) == (account.port.name, Reason.SPLIT) for m in entry.moves):
             why = entry.why
@@ -249,7 +249,7 @@ def _rules(account: Account) -> list[str]:
     policy = account.bridge.config.asked.policy
     of_bridge = f"has its own policy (the policy of the bridge is {policy})"
     lost = ", which loses path-check probes, while another uplink carries traffic"
-    apart = f"should not share an uplink with members of anti-affinity set {rules.anti_affinity}"
+    apart = f"should not share an uplink with others of anti-affinity set {rules.anti_affinity}"
     told = (
         (rules.pin, f"pinned to {rules.pin}"),
         (port.excluded, "excluded: no policy moves the VM port"),

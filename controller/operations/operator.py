@@ -105,7 +105,7 @@ def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
     row = named.row(fleet, name)
     if row.attached:
         if asked.settings:
-            raise Refused(f"bridge {name} is already attached; check it without settings")
+            raise Refused(f"bridge {name} is already attached; run ovs-lbt check {quoted(name)}")
         serving = [named.serving_bridge(fleet, name)]
         return [Reply(request_id, text(check.answer(fleet, serving, now_s)))]
     operator.jobs.refuse_in_hand(name)

@@ -34,7 +34,7 @@ WAY = (Column("USED-BY", least=8, optional=True), Column("FROM"), Column("TO"), 
 MOVES = (Column("PORT"), *WAY, Column("WHY"))
 # The heading of the loads in observe mode, and its explanation.
 IF_ENFORCED = "IF ENFORCED"
-OBSERVED = "observe mode: these are the uplinks and loads that enforce mode would have by now, not the current ones"
+OBSERVED = "observe mode: uplinks and loads are as they would be by now in enforce mode, not the current ones"
 
 
 def only(bridges: Iterable[Bridge], plan_id: str | None) -> str:

@@ -88,7 +88,7 @@ def test_without_the_service_the_rest_is_there(
     assert "cookie=0x6c627400" in files[f"bridge/{attached.bridge}/dump-flows"]
     assert files["history.jsonl"] != ""
     assert "show.json" not in files
-    assert "not included: show.json: no service is running" in complaints
+    assert "show.json is not included: no service is running" in complaints
     assert "show.json: MISSING: no service is running" in files["README"]
 
 
