@@ -271,8 +271,8 @@ def marks(scope: Scope, listed: str, among: str = "") -> list[Builder[model.Anno
 
     `listed`: the panel that lists moves. Grafana draws simultaneous marks on top of each other, and
     shows only the text of the uppermost mark. PromQL can neither join names into one text nor count
-    simultaneous moves, because a port that moves again is no longer among them.
-    `among`: a query; moves are marked only while this query has a result.
+    simultaneous moves: when a port moves again, its earlier move is lost. `among`: a query; moves
+    are marked only while this query has a result.
     """
     named = (
         ("Moves", "purple", queries.CHOICE_REASONS, "moved"),

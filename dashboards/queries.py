@@ -131,7 +131,7 @@ def in_service(scope: Scope) -> str:
 
 
 def and_all(shown: str, all_of_them: str, **labels: str) -> str:
-    """Return `shown` and `all_of_them` with these labels, so that at least one series is shown."""
+    """Return `shown`, and `all_of_them` with `labels`, so that at least one series is shown."""
     for label, value in labels.items():
         all_of_them = f'label_replace({all_of_them}, "{label}", "{value}", "", "")'
     return f"{shown} or {all_of_them}"

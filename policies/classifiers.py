@@ -1,4 +1,4 @@
-"""Kinds of units: a VM port, or a bucket of a hash of frames."""
+"""Kinds of units: VM ports, and buckets to which a hash assigns frames."""
 
 from __future__ import annotations
 

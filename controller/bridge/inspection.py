@@ -66,7 +66,7 @@ def _classify_priority(on_bond: bool) -> int:
 
 
 def named(things: Sequence[object]) -> str:
-    """Return the first `NAMED_AT_MOST` things as text, and the number of the others."""
+    """Return the first `NAMED_AT_MOST` items as text, and the number of further items."""
     words = " ".join(str(thing) for thing in things[:NAMED_AT_MOST])
     more = len(things) - NAMED_AT_MOST
     return f"{words} and {more} more" if more > 0 else words

@@ -126,7 +126,7 @@ def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
 
 
 def learn_source(ofport: OfPort, vlans: PortVlans) -> tuple[Learn, Learn]:
-    """Return actions that learn an address's VM port, for frames to it and returning frames from it.
+    """Return actions that learn the VM port of an address, for frames to and from the address.
 
     Learned flows have a `hard_timeout`, which each frame from the VM port restarts. With an
     `idle_timeout`, returning frames would keep the flows alive after the address has left.
