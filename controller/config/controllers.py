@@ -32,7 +32,7 @@ def refusal(row: BridgeRow) -> str | None:
 def may_flush(before: BridgeRow, row: BridgeRow) -> bool:
     """Whether Open vSwitch flushes the bridge's flows because its record has changed.
 
-    Flows are flushed if the fail mode changes, if the first controller is added, and if the last
+    Flows are flushed if the fail mode changes, if the first controller is added, or if the last
     controller is removed.
     """
     had, has = bool(before.controllers), bool(row.controllers)

@@ -1,4 +1,4 @@
-"""Determines whether a network device of this host is a representor, and can offload tc flows."""
+"""Determines whether a device of this host is a representor, and whether it can offload flows."""
 
 from __future__ import annotations
 
