@@ -37,7 +37,7 @@ REASONS = "|".join(Reason)
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The series that a dashboard's variables select: `scope("uplink_up")`."""
+    """The series that a dashboard's variables select, for example `scope("uplink_up")`."""
 
     matchers: tuple[str, ...]
 

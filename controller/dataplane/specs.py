@@ -164,7 +164,7 @@ class FlowSpec:
 
 @value(frozen=True, slots=True)
 class Bucket:
-    """A group's bucket, live while the watched port or group is. Kind `ff` needs one to watch."""
+    """A group's bucket, live while the watched port or group is live. Kind `ff` requires either."""
 
     actions: Actions
     watch_port: int | None = None
