@@ -204,8 +204,8 @@ def _connection() -> list[panels.Panel]:
         ),
         events(
             "Faults by part",
-            "Failures of parts of a service, after which the part or the whole service restarted. Their "
-            "cause is ovs-lbt, not a switch. Good: none. `ovs-lbt show` and the log show the error.",
+            "Failures of parts of a service, after which the part or the whole service restarted. They "
+            "are caused by ovs-lbt, not by a switch. Good: none. `ovs-lbt show` and the log show the error.",
             [
                 of_host(
                     highest(f"{each_step(faults)} > 0", "on (job, instance, part)", most),

@@ -84,7 +84,7 @@ class Endpoint:
     """A VM port that is a tunnel endpoint. Peers may answer to the source address of its frames.
 
     `mac`: the endpoint's own address. `off_home_macs`: for each uplink, the source address of frames that
-    leave on this uplink while another uplink is the port's home. No other port or host has the addresses.
+    leave on this uplink while another uplink is the port's home. No other port or host has these.
     """
 
     ofport: OfPort

@@ -1,1 +1,1 @@
-"""Runs the unchanged engine on recorded traffic (`ovs-lbt replay`). Not loaded by the service."""
+"""`ovs-lbt replay`: runs the engine on recorded traffic. The service does not load this package."""
