@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hmac
 import itertools
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +26,12 @@ from controller.bridge.lost_keys import LostKeys, copied
 from controller.bridge.phase import Phase, Turn, after
 from controller.config import controllers
 from controller.config.guests import VmNames
+from controller.config.kept_keys import (
+    UPLINK_KEYS_COPY,
+    current_uplink_keys,
+    uplink_keys,
+    with_uplink_keys,
+)
 from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
@@ -197,7 +204,7 @@ class Fleet:
             begins = row.name in self.bridges or row.name not in earlier
             begins = begins and self.leads and row.name not in in_hand
             found = self.lost_keys.with_lost_keys(row, earlier.get(row.name), begins, now_s)
-            completed.append(found[0])
+            completed.append(with_uplink_keys(found[0]))
             commands += found[1]
         self._marks.mark(completed, self.database.ovn, self.addresses)
         self.lost_keys.keep_lost(self.rows)
@@ -220,8 +227,10 @@ class Fleet:
     ) -> Commands:
         config = read_bridge(row, bridge.config if bridge else None)
         commands = _secured(row) if controllers.was_loosened(row, config.on_bond) else []
-        if settings := (*isolation(row, config), *copied(row)):
+        restored, kept = uplink_keys_kept(row, config)
+        if settings := (*isolation(row, config), *copied(row), *kept):
             commands.append(Write(settings))
+        commands += restored
         if bridge is None:
             commands += self.manage(config)
         else:
@@ -260,7 +269,7 @@ class Fleet:
 
     def _mark_again(self, now_s: float) -> None:
         completed = (self.lost_keys.completed(row, now_s) for row in self.database.bridges)
-        self._marks.mark(completed, self.database.ovn, self.addresses)
+        self._marks.mark(map(with_uplink_keys, completed), self.database.ovn, self.addresses)
 
     def stand_by(self) -> Commands:
         """Stop managing all bridges, because another service leads."""
@@ -360,6 +369,26 @@ def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Se
             continue
         yield Setting("Port", port.name, "protected", value, column="protected")
         yield Setting("Port", port.name, PROTECTED, value)
+
+
+def uplink_keys_kept(row: BridgeRow, config: BridgeConfig) -> tuple[Commands, list[Setting]]:
+    """Return reports about restored keys of uplinks, and the settings that restore and store keys.
+
+    `row`: a record that includes the restored keys.
+    """
+    stored, reports, settings = uplink_keys(row), Commands(), list[Setting]()
+    now = current_uplink_keys(row, {uplink.name for uplink in (*config.uplinks, *config.absent)})
+    for name, (uuid, keys) in now.items():
+        before, kept = stored.get(name, (uuid, {}))
+        if before != uuid and kept:
+            settings += (Setting("Interface", name, key, keys[key]) for key in kept)
+            found = f"Interface {name}: another program has created the record again without ovs-lbt keys"
+            listed = ", ".join(f"{key.removeprefix(PREFIX)}={keys[key]}" for key in sorted(kept))
+            reports.append(Report("info", f"{found}; the service restores {listed}"))
+    text = json.dumps(now, sort_keys=True) if now else None
+    if text != row.external_ids.get(UPLINK_KEYS_COPY) and not row.keys_lost:
+        settings.append(Setting("Bridge", row.name, UPLINK_KEYS_COPY, text))
+    return reports, settings
 
 
 def _secured(row: BridgeRow) -> Commands:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from controller.api.engine_commands import Report, Setting, Write
 from controller.bridge.bridge import Commands
-from controller.config.kept_keys import KEYS_COPY, copy_of, copy_on, last_keys
+from controller.config.kept_keys import KEYS_COPY, UPLINK_KEYS_COPY, copy_of, copy_on, last_keys
 from controller.config.keys import HOST_KEYS
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.settings import Settings
@@ -21,7 +21,7 @@ from controller.text.wording import keys_again
 
 GRACE = "key-loss-grace-s"
 # Keys that the service has written, and that scripts do not write again.
-OF_SERVICE = (PREFIX + "before", no_flood.KEY, PREFIX + "unconfirmed")
+OF_SERVICE = (PREFIX + "before", no_flood.KEY, PREFIX + "unconfirmed", UPLINK_KEYS_COPY)
 
 
 def of_service(

@@ -1,19 +1,22 @@
-"""Copies a bridge's keys to its local port, and recovers the keys if they have disappeared.
+"""Copies the keys of a bridge and of its uplinks, and recovers keys that have disappeared.
 
-Some network scripts clear the keys of bridges, even while the service is stopped. The copy remains until
-the bridge is deleted.
+Some network scripts clear the keys of bridges, even while the service is stopped. The copy on the bridge's
+local port remains until the bridge is deleted. Scripts also delete uplinks and create them again, without
+keys. The copy of uplinks' keys is on the bridge.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from controller.config.keys import UPLINK_KEYS
 from controller.config.membership import bonds_of
-from controller.config.rows import PREFIX, BridgeRow
+from controller.config.rows import PREFIX, BridgeRow, InterfaceRow
 
 KEYS_COPY = PREFIX + "kept"
+UPLINK_KEYS_COPY = PREFIX + "uplink-keys"
 # This key is not copied, because a change may have been confirmed after the copy was made.
 NOT_COPIED = PREFIX + "unconfirmed"
 
@@ -51,3 +54,45 @@ def recalled(row: BridgeRow) -> BridgeRow:
     """Return the bridge with its last keys, if its keys have disappeared."""
     keys = last_keys(row)
     return replace(row, external_ids={**keys, **row.external_ids}, keys_lost=True) if keys else row
+
+
+# ---- the keys of uplinks ---------------------------------------------------------------
+
+COPIED = frozenset(PREFIX + key for key in UPLINK_KEYS)
+# By uplink: the ID of its record, and the keys.
+UplinkKeys = dict[str, tuple[str, dict[str, str]]]
+
+
+def uplink_keys(row: BridgeRow) -> UplinkKeys:
+    """Return the stored copy of the keys of a bridge's uplinks; empty if there is none."""
+    try:
+        found = json.loads(row.external_ids.get(UPLINK_KEYS_COPY, "{}"))
+        return {
+            name: (str(uuid), {key: str(keys[key]) for key in keys if key in COPIED})
+            for name, (uuid, keys) in found.items()
+        }
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        # Another program has written the copy.
+        return {}
+
+
+def with_uplink_keys(row: BridgeRow) -> BridgeRow:
+    """Return the bridge with the stored keys on uplinks whose records were created again."""
+    stored = uplink_keys(row) if UPLINK_KEYS_COPY in row.external_ids else {}
+
+    def restored(one: InterfaceRow) -> InterfaceRow:
+        uuid, keys = stored.get(one.name, (one.uuid, {}))
+        return one if uuid == one.uuid else replace(one, external_ids={**keys, **one.external_ids})
+
+    return row.with_interfaces(restored) if stored else row
+
+
+def current_uplink_keys(row: BridgeRow, uplinks: Collection[str]) -> UplinkKeys:
+    """Return the keys to store for `uplinks`. An uplink without a record keeps its stored keys."""
+    there = {i.name: i for i in row.interfaces}
+    found = {name: kept for name, kept in uplink_keys(row).items() if name in uplinks}
+    for name in there.keys() & uplinks:
+        ids = there[name].external_ids
+        keys = {key: value for key, value in ids.items() if key in COPIED}
+        found[name] = there[name].uuid, keys
+    return {name: kept for name, kept in sorted(found.items()) if kept[1]}

@@ -230,6 +230,12 @@ KEYS = (
         " `BOND/UPLINKS/OTHERS`. This team stays in force while the configuration is invalid.",
     ),
     _bridge(
+        "uplink-keys",
+        kinds.written(unlimited=True),
+        "A copy of the keys of each uplink's interface, and the ID of the interface's record, as JSON. If another"
+        " program creates the record again without these keys, the service restores the keys.",
+    ),
+    _bridge(
         "unconfirmed",
         # Contains saved settings of many records. The reader of this key parses the JSON.
         kinds.written(unlimited=True),

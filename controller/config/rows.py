@@ -76,6 +76,8 @@ class InterfaceRow:
     ofport: int | None = None
     link_speed_bps: float | None = None
     external_ids: Mapping[str, str] = field(default_factory=dict)
+    # The ID of the record. A record that is created again gets another ID.
+    uuid: str = ""
     mac: str | None = None
     # Whether LACPDUs were recently received from the partner; None without LACP.
     lacp_current: bool | None = None

@@ -17,7 +17,7 @@ from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet, isolation
 from controller.bridge.handover import GATHERED_AFTER_S
 from controller.config.controllers import SECURE
-from controller.config.kept_keys import KEYS_COPY
+from controller.config.kept_keys import KEYS_COPY, UPLINK_KEYS_COPY
 from controller.config.keys import BRIDGE_KEYS
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
@@ -248,7 +248,7 @@ def removed(row: BridgeRow) -> tuple[Setting, ...]:
     ports stay for the next attach. The service's keys are removed even if they have not been
     read yet.
     """
-    there = {*row.keys, PREFIX + "team"}
+    there = {*row.keys, PREFIX + "team", UPLINK_KEYS_COPY}
     settings = [Setting("Bridge", row.name, key, None) for key in sorted(there)]
     if any(port.name == row.name for port in row.ports):
         settings.append(Setting("Port", row.name, KEYS_COPY, None))

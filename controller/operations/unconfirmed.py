@@ -25,7 +25,7 @@ UNCONFIRMED = PREFIX + "unconfirmed"
 # given in time is therefore in the database before the service checks for it.
 GRACE_S = 1.0
 # The keys that attach determines again from the current state of the bridge.
-_ANEW = ("before", "no-flood-before", "team", "unconfirmed")
+_ANEW = ("before", "no-flood-before", "team", "uplink-keys", "unconfirmed")
 # The keys that the service writes on interfaces of an attached bridge.
 _OF_SERVICE = (PREFIX + "binding", PREFIX + "moved")
 

@@ -214,6 +214,7 @@ def _interface(row: Any, local: bool = False, hw_offload: bool = False) -> Inter
         ofport=_first(row.ofport),
         link_speed_bps=float(link_speed) if link_speed else None,
         external_ids=dict(row.external_ids),
+        uuid=str(row.uuid),
         mac=_first(row.mac_in_use),
         lacp_current=_first(row.lacp_current),
         bfd=row.bfd.get("enable") == "true",

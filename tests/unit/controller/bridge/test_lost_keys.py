@@ -9,13 +9,24 @@ import pytest
 
 from controller.api.engine_commands import Disconnect, Write
 from controller.api.events import DatabaseRead, Leading
-from controller.config.kept_keys import KEYS_COPY
+from controller.config.kept_keys import KEYS_COPY, UPLINK_KEYS_COPY
 from controller.config.rows import PREFIX, BridgeRow
 from controller.dataplane.specs import EMPTY
 from policies.model import OFPORT_LOCAL
 from tests.unit.controller.engine.told import shown
 from tests.unit.fake_switch import World, done, refusal, reports, world
-from tests.unit.rows import bond, bridge, host, interface, ours, plain_uplinks, port, without_us
+from tests.unit.rows import (
+    bond,
+    bridge,
+    host,
+    interface,
+    ours,
+    plain_uplinks,
+    port,
+    with_ids,
+    with_interface,
+    without_us,
+)
 
 
 def attached() -> World:
@@ -69,6 +80,47 @@ def test_keys_that_return_are_followed_and_those_of_the_service_written_again() 
     here.write(without_us(here.rows["br0"]))
     here.run_for(25)
     assert here.commands(Disconnect) == [], "the time begins again"
+
+
+@pytest.mark.parametrize("how", ["at once", "in steps", "while the service is stopped"])
+def test_keys_of_an_uplink_that_is_created_again_are_restored(how: str) -> None:
+    here = world(with_uuids(host(uplinks=3), "a")).start()
+    here.write(with_interface(here.rows["br0"], "eth2", role="standby", capacity_mbps="500"))
+    here.run_for(1)
+    stored, before = here.rows["br0"].external_ids[UPLINK_KEYS_COPY], here.bindings()
+    assert set(before.values()) == {"eth1", "eth3"}
+    again = with_uuids(with_interface(here.rows["br0"], "eth2"), "b")
+    here.log.clear()
+    if how == "in steps":
+        here.write(replace(again, ports=tuple(p for p in again.ports if p.name != "bond0")))
+        again = replace(again, external_ids=here.rows["br0"].external_ids)
+    if how == "while the service is stopped":
+        here.rows["br0"] = again
+        here.restart_service()
+    else:
+        here.write(again)
+    here.run_for(60)
+    (eth2,) = (i for i in here.rows["br0"].interfaces if i.name == "eth2")
+    assert eth2.external_ids == ours(role="standby", capacity_mbps="500")
+    assert here.rows["br0"].external_ids[UPLINK_KEYS_COPY] == stored.replace("eth2-a", "eth2-b")
+    assert here.bindings() == before
+    told = "the service restores capacity-mbps=500, role=standby"
+    assert any(told in one for one in reports(here, "info"))
+    here.write(with_interface(here.rows["br0"], "eth2", capacity_mbps="500"))
+    here.run_for(60)
+    assert shown(here)["uplinks"][1]["role"] == "active", "what an operator removes stays removed"
+    done(here.ask("detach", "br0"))
+    assert here.rows["br0"].external_ids == {}
+
+
+def with_uuids(row: BridgeRow, life: str) -> BridgeRow:
+    return row.with_interfaces(lambda one: replace(one, uuid=f"{one.name}-{life}"))
+
+
+@pytest.mark.parametrize("text", ["x", "[]", '{"eth2": 1}', '{"eth2": ["", {"a": "b"}]}', "{" * 9])
+def test_a_copy_of_uplinks_keys_that_is_none_is_written_anew(text: str) -> None:
+    here = world(with_ids(host(), uplink_keys=text)).start()
+    assert UPLINK_KEYS_COPY not in here.rows["br0"].external_ids and errors(here) == []
 
 
 def test_detach_does_not_wait() -> None:

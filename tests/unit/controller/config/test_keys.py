@@ -27,7 +27,7 @@ def test_a_key_is_told_in_sentences_and_its_default_is_a_value_that_is_told_once
 
 def test_what_the_service_writes_is_not_an_operators_to_set() -> None:
     ours = {key.name for key in KEYS} - {key.name for key in OPERATORS}
-    of_bridges = {"before", "no-flood-before", "team", "unconfirmed"}
+    of_bridges = {"before", "no-flood-before", "team", "unconfirmed", "uplink-keys"}
     of_ports = {"kept", "protected"}
     assert ours == {"leader", *of_bridges, *of_ports, "role-before", "binding", "moved"}
     assert settable({key.name: key for key in OPERATORS}).keys() == {k.name for k in OPERATORS}
