@@ -45,7 +45,9 @@ class UplinkStatus:
     that receive no answers on the uplink although its link is up. `decided`: the load, carried or
     offered, that caused the last moves to balance load; None before the first move. `path_faults`: faults,
     with the times at which they began, in seconds since the epoch. `waits`: why the uplink is not used
-    yet: spanning tree blocks the uplink, or no frame has arrived on it since its link came up.
+    yet: spanning tree blocks the uplink, or no frame has arrived on it since its link came up. `absent`:
+    the uplink does not exist on the switch, for example because its device is missing.
+    `capacity_guessed`: the capacity is neither configured nor reported by the switch.
     """
 
     uplink: Uplink
@@ -59,6 +61,8 @@ class UplinkStatus:
     path_faults: tuple[tuple[PathFault, float], ...] = ()
     path_hindered: tuple[PathHindrance, ...] = ()
     waits: str = ""
+    absent: bool = False
+    capacity_guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +182,7 @@ def _uplink(uplink: UplinkStatus) -> dict[str, Any]:
         **fields(uplink.uplink, "capacity_bps"),
         **fields(uplink.uplink.load, "tx_bps", "rx_bps"),
         **fields(uplink.uplink, "utilization_ratio"),
-        **_if_set(uplink, "silent", "waits"),
+        **_if_set(uplink, "silent", "waits", "absent", "capacity_guessed"),
         **({"path_faults": faults} if faults else {}),
         **_if_set(uplink, "path_hindered"),
     }
@@ -277,6 +281,7 @@ UPLINK_METRICS: Mapping[str, StatusMetric[UplinkStatus]] = {
     "uplink_receive_bytes": _counter(lambda u: _counted(u.counters.rx_bytes)),
     "uplink_drops": _counter(lambda u: _drops(u.counters)),
     "uplink_capacity_bytes_per_second": _gauge(lambda u: _bytes_per_second(u.uplink.capacity_bps)),
+    "uplink_capacity_guessed": _gauge(lambda u: u.capacity_guessed),
     "uplink_up": _gauge(lambda u: u.up),
     "uplink_link_changes": _counter(lambda u: u.link_changes),
     "uplink_utilization_ratio": _gauge(lambda u: _of_capacity(u.uplink.load, u), "direction"),
@@ -350,7 +355,8 @@ METRIC_HELP = {
     "uplink_receive_bytes": "Bytes that the uplink received from the network.",
     "uplink_drops": "Frames that the switch dropped at the uplink in either direction.",
     "uplink_capacity_bytes_per_second": "Capacity of the uplink in each direction.",
-    "uplink_up": "1 while the uplink's link is up and the partner answers LACP, BFD and CFM, if they are used. 0 otherwise, and before the switch has reported the link.",
+    "uplink_capacity_guessed": "1 while the capacity is a guess, because it is neither configured nor reported by the switch. The guess is the lowest known capacity of the other uplinks, or 1000 Mbit/s if none is known.",
+    "uplink_up": "1 while the uplink's link is up and the partner answers LACP, BFD and CFM, if they are used. 0 otherwise, before the switch has reported the link, and while the uplink has no device.",
     "uplink_silent": "1 while the uplink's link is up, but the partner does not answer LACP, BFD or CFM.",
     "uplink_path_fault": "1 while path-check frames are lost on the uplink although its link is up. The label kind is unreachable, vlan or mtu. The label vlan is 0 for untagged frames, and empty for all VLANs. The label mtu is set only for kind mtu. The label decided is false if the fault may be on another uplink. The metric is absent while no frames are lost, and while path checks are off.",
     "uplink_link_changes": "Number of times that the uplink's link went up or down, or that the partner started or stopped answering.",

@@ -26,9 +26,11 @@ def status(bridge: Bridge) -> BridgeStatus:
     """Return the current status of a bridge."""
     config, decided_s = bridge.config, bridge.scheduler.last_s
     units = {port.name: _units(bridge, port) for port in config.vm_ports if port.per_address}
+    team, absent = bridge.placing.uplinks(), map(bridge.placing.team_view.absent, config.absent)
+    configs = (*config.uplinks, *config.absent)
     uplinks = tuple(
         _uplink(bridge, uplink, of_record, units)
-        for uplink, of_record in zip(bridge.placing.uplinks(), config.uplinks, strict=True)
+        for uplink, of_record in zip((*team, *absent), configs, strict=True)
     )
     rules, bound, team_view = bridge.placing.rules(), bridge.placing.bound, bridge.placing.team_view
     utilizations = [one.uplink.utilization_ratio for one in uplinks if one.up]
@@ -97,13 +99,14 @@ def _budgets_spent(bridge: Bridge) -> int:
 def _uplink(
     bridge: Bridge, uplink: Uplink, config: UplinkConfig, units: Mapping[str, dict[str, int]]
 ) -> UplinkStatus:
+    absent = config in bridge.config.absent
     return UplinkStatus(
         uplink=uplink,
-        up=uplink.ofport in bridge.links.ports and bridge.links.up(config),
+        up=not absent and uplink.ofport in bridge.links.ports and bridge.links.up(config),
         counters=bridge.loads.counters.get(uplink.ofport, UNCOUNTED),
         unrelieved=uplink.name in bridge.decision_log.unrelieved,
         link_changes=bridge.links.by_name[uplink.name].changes,
-        units=sum(count[uplink.name] for count in units.values()) if units else None,
+        units=sum(count.get(uplink.name, 0) for count in units.values()) if units else None,
         silent=bridge.links.silent(config),
         decided=bridge.decision_log.decided.get(uplink.name),
         path_faults=tuple(
@@ -113,6 +116,8 @@ def _uplink(
         ),
         path_hindered=tuple(one for one in bridge.probing.hindrances if one.uplink == uplink.name),
         waits=bridge.links.why_waiting(config),
+        absent=absent,
+        capacity_guessed=bridge.placing.team_view.known_capacity_bps(config) is None,
     )
 
 

@@ -53,6 +53,7 @@ class _Reader:
         neither = {*team.uplinks, *team.missing, *self.row.mirrored_to}
         uplinks = tuple(self._uplink(port, interface) for port, interface in members)
         names = [uplink.name for uplink in uplinks]
+        absent = dict.fromkeys((*team.uplinks, *team.last.uplinks)).keys() - {*names}
         bond = team.bond
         teaming = self._teaming(bridge["teaming"], bond)
         last_policy = self.last.policy if self.last else DEFAULT_PRESET
@@ -79,6 +80,7 @@ class _Reader:
             on_bond=bond is not None,
             bond_mode=bond.bond_mode if bond else None,
             uplinks=uplinks,
+            absent=tuple(self._absent(sorted(absent))),
             missing=tuple(sorted(team.missing)),
             team=team.last,
             team_in_database=ids.get(PREFIX + "team"),
@@ -146,6 +148,12 @@ class _Reader:
         """Return the records of the uplinks that exist on the switch."""
         present = {i.name: (port, i) for port in self.row.ports for i in port.interfaces}
         return [present[n] for n in names if n in present and has_ofport(present[n][1])]
+
+    def _absent(self, names: Iterable[str]) -> Iterator[UplinkConfig]:
+        """Return the uplinks that do not exist on the switch. Without a record, they have defaults."""
+        present = {i.name: (port, i) for port in self.row.ports for i in port.interfaces}
+        for name in names:
+            yield self._uplink(*present.get(name, (PortRow(name, ()), InterfaceRow(name))))
 
     def _uplink(self, port: PortRow, interface: InterfaceRow) -> UplinkConfig:
         values = self.settings.section(

@@ -194,6 +194,8 @@ class BridgeConfig:
     on_bond: bool = False
     bond_mode: str | None = None
     uplinks: tuple[UplinkConfig, ...] = ()
+    # The uplinks that do not exist on the switch. Their ofports are invalid.
+    absent: tuple[UplinkConfig, ...] = ()
     # Interfaces that seem to be connected to the network, but are not named as uplinks. They are not
     # used as VM ports either.
     missing: tuple[str, ...] = ()

@@ -172,6 +172,12 @@ class TeamView:
             for uplink in self.config.uplinks
         )
 
+    def absent(self, uplink: UplinkConfig) -> Uplink:
+        """Return an uplink that does not exist on the switch."""
+        return Uplink(
+            uplink.name, uplink.ofport, self.capacity_bps(uplink), uplink.role, usable=False
+        )
+
     def _reserved_bps(self) -> Counter[str]:
         """Return the total reservations of the VM ports bound to each uplink, by uplink name."""
         found: Counter[str] = Counter()

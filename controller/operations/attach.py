@@ -19,7 +19,7 @@ from controller.config import controllers, reader
 from controller.config.controllers import SECURE
 from controller.config.kept_keys import last_keys
 from controller.config.keys import BRIDGE_KEYS, settable
-from controller.config.membership import bond_of, bonds_of, to_attach
+from controller.config.membership import NO_OFPORT, bond_of, bonds_of, to_attach
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import BridgeConfig
 from controller.config.vlans import most_ports
@@ -31,7 +31,7 @@ from controller.operations.dry_run import of_attach, written
 from controller.operations.jobs import Change, Jobs, Step, longer_s
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text.show_view import JsonObject
-from controller.text.wording import OUR_LOG, Refused, lines_of, quoted
+from controller.text.wording import OUR_LOG, Refused, lines_of, no_device, quoted
 
 # Formats the answer to `check`, which reports whether an attach would succeed, without writing.
 Trial = Callable[[JsonObject], str]
@@ -311,6 +311,9 @@ def attachable(
     known = {*last.errors} if last is not None else set()
     bad = (error for error in config.errors if error not in known)
     errors = [str(error) for error in bad if error.record == f"Bridge {row.name}"]
+    absent = [uplink.name for uplink in config.absent if uplink.ofport == NO_OFPORT]
+    if absent and not as_before and (errors or len(config.uplinks) < 2):
+        raise Refused(no_device(absent[0]))
     if errors and not as_before:
         raise Refused("; ".join(errors))
     if len(config.uplinks) < 2:

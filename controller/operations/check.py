@@ -18,13 +18,14 @@ from controller.bridge.fleet import Fleet
 from controller.config import controllers
 from controller.config.controllers import SECURE
 from controller.config.kept_keys import last_keys
+from controller.config.membership import NO_OFPORT
 from controller.config.rows import PREFIX, BridgeRow
 from controller.load.flooded import LOOPS_PPS
 from controller.operations import advice
 from controller.teaming.address_units import PER_PORT_MAX
 from controller.text.drawing import Line, Span, Style, clean, plain
-from controller.text.show_view import FAILED, JsonObject
-from controller.text.wording import OUR_LOG, UNREACHED, keys_again, quoted
+from controller.text.show_view import FAILED, JsonObject, guessed
+from controller.text.wording import OUR_LOG, UNREACHED, keys_again, no_device, quoted
 from policies.model import Role
 
 # A note requires no action. With errors or warnings, the exit status of `check` is 1.
@@ -253,6 +254,9 @@ def _uplinks(about: About) -> Found:
     for name, waits in waiting.items():
         text = f"uplink {name}: {waits}; connect it to a forwarding switch port in its network"
         yield LINKS, WARNING, "receives-nothing", text, "OvsLbtUplinkDown"
+    for uplink in about.bridge.config.absent:
+        if uplink.serves and uplink.ofport == NO_OFPORT:
+            yield LINKS, WARNING, "no-device", no_device(uplink.name), "OvsLbtUplinkDown"
     for uplink in down:
         if silent := links.silent(uplink):
             text = f"uplink {uplink.name}: its peer does not answer ({', '.join(silent)})"
@@ -317,6 +321,11 @@ def _notes(about: About) -> Found:
             placed = f"{PER_PORT_MAX} of its {known} addresses are placed one by one"
             text = f"{port.name}: {placed}; the other addresses use the VM port's uplink"
             yield Told.CHECK, NOTE, "addresses", text
+    for up in about.status.uplinks if about.status else ():
+        if up.up and up.capacity_guessed:
+            name = up.uplink.name
+            text = f"uplink {name}: {guessed(name, up.uplink.capacity_bps)}"
+            yield Told.CONNECTED, NOTE, "capacity", text
     for text in advice.of_endpoints(config):
         yield BEFORE, NOTE, "endpoints", text
     for text in advice.of_patch_ports(config, about.fleet.rows):

@@ -35,6 +35,7 @@ OBSERVING_BOND = (
 )
 OBSERVING_UPLINKS = "observe mode: no moves to balance load; planned uplinks are in parentheses"
 FAILED = "installed flows stay, and ovs-lbt will try again"
+ABSENT = "it does not exist on the switch"
 FALLEN_BACK = "LACP is not negotiated, so one uplink serves all VM ports"
 
 PARTS = ("shares", "reserve_bps", "limit_bps")
@@ -123,6 +124,8 @@ def _block(bridge: JsonObject, look: Look) -> list[Line]:
 
 
 def _why_down(uplink: JsonObject) -> str:
+    if uplink.get("absent"):
+        return "absent"
     if uplink.get("silent"):
         return "no answer"
     if uplink.get("waits"):
@@ -145,6 +148,12 @@ def states(bridge: JsonObject) -> list[str]:
         if uplink.get("silent")
     ]
     texts += [f"{u['name']}: {u['waits']}" for u in bridge["uplinks"] if u.get("waits")]
+    texts += [f"{u['name']}: {ABSENT}" for u in bridge["uplinks"] if u.get("absent")]
+    texts += [
+        f"{u['name']}: {guessed(u['name'], u['capacity_bps'])}"
+        for u in bridge["uplinks"]
+        if u["up"] and u.get("capacity_guessed")
+    ]
     # A fault that concerns several uplinks is listed for each of them.
     faults = {
         fault["found"]: f"{fault['found']}; {fault['expected']}"
@@ -153,6 +162,12 @@ def states(bridge: JsonObject) -> list[str]:
     }
     texts += faults.values()
     return texts
+
+
+def guessed(uplink: str, capacity_bps: float) -> str:
+    """Return the statement that a capacity is a guess, and the command that sets the capacity."""
+    found = f"its link speed is unknown, and {capacity_bps / 1e6:g} Mbit/s is a guess"
+    return f"{found}; to set it: ovs-lbt set interface {quoted(uplink)} capacity-mbps=MBPS"
 
 
 def notes(bridge: JsonObject) -> list[str]:
@@ -250,7 +265,7 @@ def _uplink(bridge: JsonObject, uplink: JsonObject, several: bool) -> Line:
         *([Span(clean(bridge["name"]))] if several else []),
         Span(clean(uplink["name"])),
         state,
-        Span(f"{uplink['capacity_bps'] / 1e6:.0f}"),
+        Span(f"{uplink['capacity_bps'] / 1e6:.0f}{'?' if uplink.get('capacity_guessed') else ''}"),
         Span(mbps(uplink["tx_bps"])),
         Span(mbps(uplink["rx_bps"])),
     )

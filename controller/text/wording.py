@@ -114,6 +114,14 @@ def keys_again(bridge: str) -> str:
     return f"set the keys again: ovs-lbt attach {quoted(bridge)}; {restore}"
 
 
+def no_device(uplink: str) -> str:
+    """Return the statement that an uplink does not exist on the switch, and how to find the reason."""
+    found = (
+        f"uplink {uplink}: Open vSwitch cannot open its device, so it does not exist on the switch"
+    )
+    return f"{found}; to see why: ovs-vsctl get interface {quoted(uplink)} error"
+
+
 # The names of tunnel types in texts for people.
 TUNNELS = {"geneve": "Geneve", "vxlan": "VXLAN", "gre": "GRE", "erspan": "ERSPAN", "stt": "STT"}
 

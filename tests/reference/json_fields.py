@@ -101,6 +101,9 @@ UPLINK = _fields(f"""
     utilization_ratio: the utilization in the direction with the higher load
     silent[]: protocols (`LACP`, `BFD`, `CFM`) that receive no answer although the link is up;
         otherwise absent
+    absent: `true` if the uplink does not exist on the switch; otherwise absent
+    capacity_guessed: `true` if `capacity_bps` is a guess, because the capacity is neither configured
+        nor reported by the switch; otherwise absent
     waits: why the uplink carries no traffic although its link is up: spanning tree blocks the
         uplink, or no frame has arrived since the link came up again; otherwise absent
     path_faults[]: faults that path checks found although the link is up; absent without faults

@@ -37,6 +37,8 @@ UPLINK = replace(
     ETH1,
     silent=("BFD",),
     waits="spanning tree blocks it",
+    absent=True,
+    capacity_guessed=True,
     units=1,
     path_hindered=(PathHindrance("address", "eth1", "found", "expected", ("eth2",)),),
 )

@@ -122,6 +122,7 @@ def test_samples_have_the_values_of_the_status_in_bytes_seconds_and_ratios() -> 
         "uplink_unrelieved uplink=eth1": 1,
         "uplink_units uplink=eth1": 3,
         "uplink_silent uplink=eth1": 0,
+        "uplink_capacity_guessed uplink=eth1": 0,
         "uplink_decided_utilization_ratio direction=transmit uplink=eth1": 1.2,
         "uplink_decided_utilization_ratio direction=receive uplink=eth1": 0.1,
         "uplink_path_fault decided=true kind=mtu mtu=9000 uplink=eth1 vlan=20": 1,

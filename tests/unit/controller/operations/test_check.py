@@ -10,11 +10,15 @@ import pytest
 
 from controller.api.engine_commands import Connect, Write
 from controller.api.events import Challenged, Faulted, ForeignFlow
+from controller.api.status import UPLINK_METRICS
 from controller.config.rows import BridgeRow
+from tests.unit.controller.engine.told import shown
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import (
+    bond,
     bridge,
     host,
+    interface,
     port,
     two_uplinks,
     with_interface,
@@ -87,6 +91,49 @@ def test_an_uplink_that_is_watched_and_silent_is_told_apart_from_one_without_a_l
 )
 def test_settings_that_cannot_be_followed_are_found(row: BridgeRow, expected: set[str]) -> None:
     assert found(world(row).start()).keys() == expected
+
+
+def test_an_uplink_without_a_device_is_shown_found_and_counted() -> None:
+    row = host(uplinks=3)
+    members = bond(*(interface(f"eth{i}", i if i < 3 else -1) for i in (1, 2, 3)))
+    row = with_interface(
+        replace(row, ports=(members, *(p for p in row.ports if p.name != "bond0"))),
+        "eth3",
+        capacity_mbps="500",
+    )
+    here = world(row).start()
+    assert found(here) == {
+        "no-device": "uplink eth3: Open vSwitch cannot open its device, so it does not exist on the"
+        " switch; to see why: ovs-vsctl get interface eth3 error"
+    }
+    eth3 = shown(here)["uplinks"][2]
+    assert (eth3["name"], eth3["up"], eth3["absent"]) == ("eth3", False, True)
+    assert eth3["capacity_bps"] == 5e8
+    assert "eth3    absent" in done(here.ask("show"))
+    (status,) = here.engine.fleet.status()
+    assert [UPLINK_METRICS["uplink_up"].read(uplink) for uplink in status.uplinks] == [1, 1, 0]
+    here = world(without_us(row)).start()
+    assert found(here, "br0").keys() == {"no-device"}
+    two = bond(interface("eth1", 1), interface("eth2", -1))
+    here = world(without_us(replace(host(), ports=(two, *host().ports[1:])))).start()
+    assert "cannot open its device" in found(here, "br0")["unfit"]
+
+
+def test_a_capacity_that_nobody_knows_is_called_a_guess() -> None:
+    here = world(with_interface(host(), "eth1", capacity_mbps="100"))
+    ports = here.switches["br0"].ports
+    ports[2] = replace(ports[2], speed_bps=0.0)
+    here.start()
+    assert found(here) == {}
+    guess = "its link speed is unknown, and 100 Mbit/s is a guess"
+    assert notes(here)["capacity"].startswith(f"uplink eth2: {guess}; to set it: ovs-lbt set")
+    assert f"eth2: {guess}" in done(here.ask("show")) and " 100? " in done(here.ask("show"))
+    assert ["capacity_guessed" in uplink for uplink in shown(here)["uplinks"]] == [False, True]
+    (status,) = here.engine.fleet.status()
+    guessed = UPLINK_METRICS["uplink_capacity_guessed"]
+    assert [guessed.read(uplink) for uplink in status.uplinks] == [False, True]
+    here.write(with_interface(here.rows["br0"], "eth2", capacity_mbps="2500"))
+    assert notes(here) == {} and "guess" not in done(here.ask("show"))
 
 
 def test_a_switch_that_is_gone_is_found() -> None:
