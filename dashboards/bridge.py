@@ -152,13 +152,20 @@ def _at_once() -> list[panels.Panel]:
             "The role, link and load of every uplink. Good: all active uplinks are up, and the policy "
             "relieves every uplink above the threshold. Changes: link changes in the time range. No "
             "answer: the link is up, but LACP, BFD or CFM receives nothing. Cut off: the link is up, but "
-            "all path-check probes on it are lost. Lossy: only the probes of a VLAN or MTU are lost.",
+            "all path-check probes on it are lost. Lossy: only the probes of a VLAN or MTU are lost. Guess: "
+            "the capacity is neither configured nor reported by the switch.",
             [
                 Column("Uplink", "uplink", is_uplink=True),
                 Column("Role", "role", width=80),
                 Column("Link", expr=_each("max", LINK), words=panels.LINK, width=85),
                 Column(
                     "Capacity", expr=in_bits(_each("max", capacity)), unit=panels.BITS, width=85
+                ),
+                Column(
+                    "Source",
+                    expr=_each("max", if_connected(HERE, HERE("uplink_capacity_guessed"))),
+                    words=panels.GUESSED,
+                    width=65,
                 ),
                 Column(
                     "Sent",
@@ -300,12 +307,17 @@ def _uplinks() -> list[panels.Panel]:
             "Dropped frames",
             "Frames that the switch dropped at uplinks and VM ports, per second. Good: none. "
             "Uplink: the uplink is full. Port: the VM does not receive fast enough. Sent by a "
-            "port: the VM sends more than its limit, or more than its share of a full uplink.",
+            "port: the VM sends more than its limit, or more than its share of a full uplink. On purpose: "
+            "`ovs-lbt explain` describes the reason.",
             [
                 Ask(f"{rate_of_connected(HERE, 'uplink_drops_total')} > 0", "uplink {{uplink}}"),
                 Ask(f"{rate_of_connected(HERE, 'port_drops_total')} > 0", "port {{port}}"),
                 Ask(
                     f"{rate_of_connected(HERE, 'port_shaped_drops_total')} > 0", "sent by {{port}}"
+                ),
+                Ask(
+                    f"{rate_of_connected(HERE, 'port_dropped_on_purpose_total')} > 0",
+                    "on purpose: {{port}}, {{reason}}",
                 ),
             ],
             unit=panels.FRAMES,

@@ -96,6 +96,7 @@ LINK: Words = {
 }
 CONNECTED: Words = {"0": ("no answer", BAD), "1": ("connected", GOOD)}
 SWITCH: Words = {"-1": ("service down", BAD), **CONNECTED}
+GUESSED: Words = {"0": ("known", NEUTRAL), "1": ("guess", WARNING)}
 RELIEVED: Words = {"0": ("fine", GOOD), "1": ("unrelieved", BAD)}
 KEPT: Words = {"0": ("kept", GOOD), "1": ("broken", BAD)}
 DECIDES: Words = {"0": ("standby", NEUTRAL), "1": ("leads", GOOD)}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from controller.config.rows import BridgeRow, Ovn
+from controller.dataplane.drops import Dropped
 from controller.dataplane.htb import UNTOUCHED, Found
 from controller.dataplane.specs import FlowSpec, GroupSpec
 
@@ -109,7 +110,8 @@ class InstalledRead(BridgeEvent):
 
     `groups`: all groups with IDs in our range. `by_default`: whether the switch's default flow, NORMAL
     with priority 0, is installed; neither we nor other programs own this flow. `flooded`: the number
-    of frames from each uplink, by ofport, that were flooded to VM ports. `number`: the request's number.
+    of frames from each uplink, by ofport, that were flooded to VM ports. `dropped`: the number of frames that
+    were dropped on purpose, by port and reason. `number`: the request's number.
     """
 
     flows: tuple[FlowSpec, ...]
@@ -117,6 +119,7 @@ class InstalledRead(BridgeEvent):
     foreign: tuple[ForeignFlow, ...] = ()
     by_default: bool = False
     flooded: Mapping[int, int] = field(default_factory=dict)
+    dropped: Mapping[Dropped, int] = field(default_factory=dict)
     number: int = 0
 
 

@@ -10,6 +10,7 @@ from controller.api.events import UNSUPPORTED, PortCounters
 from controller.api.history import fields
 from controller.config.rows import Endpoint
 from controller.config.values import BridgeConfig, VmPortConfig
+from controller.dataplane.drops import Drop
 from policies.model import Load, Reason, Uplink
 from policies.path_faults import PathFault
 from policies.rules import Rule
@@ -75,7 +76,8 @@ class PortStatus:
     rule, a description of its violation; empty if the rule is met. `shaped_drops`: the port's frames that
     were dropped because its queue was full. `units`: the number of addresses behind the port on each
     uplink, if each address is a separate unit. `split`: sent traffic is spread over the policy's buckets,
-    because one uplink is too small for this traffic.
+    because one uplink is too small for this traffic. `dropped_on_purpose`: the port's frames that ovs-lbt
+    dropped, by reason (`controller.dataplane.drops`), since the service has read their counters.
     """
 
     port: VmPortConfig
@@ -89,6 +91,7 @@ class PortStatus:
     shaped_drops: int | None = None
     units: dict[str, int] | None = None
     split: bool = False
+    dropped_on_purpose: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +207,7 @@ def _port(of: PortStatus) -> dict[str, Any]:
         **_if_set(port.rules, "reserve_bps"),
         **_if_set(port, "limit_bps"),
         **_if_set(of, "units", "split"),
+        **({"dropped_on_purpose": {**of.dropped_on_purpose}} if of.dropped_on_purpose else {}),
         **({"pinned": True} if of.rules.get(Rule.PIN.value) == "" else {}),
         **_if_set(port, "endpoint"),
     }
@@ -270,6 +274,13 @@ def _endpoint_labels(found: Endpoint) -> tuple[str, ...]:
     return tuple(map(",".join, (found.addresses, found.kinds, found.bridges)))
 
 
+def _dropped_by_reason(of: PortStatus) -> Mapping[str, int]:
+    """Return the frames dropped on purpose. Zeros let `increase` see the first frames that NORMAL would deliver."""
+    owned = [Drop.CLAIMED] if of.port.attached_macs else []
+    expected = owned if of.port.forges else [*owned, Drop.ADDRESS]
+    return {**dict.fromkeys(map(str, expected), 0), **of.dropped_on_purpose}
+
+
 def _bytes_per_second(rate_bps: float | None) -> float | None:
     return None if rate_bps is None else rate_bps / BITS_PER_BYTE
 
@@ -297,6 +308,7 @@ PORT_METRICS: Mapping[str, StatusMetric[PortStatus]] = {
     "port_transmit_bytes": _counter(lambda p: _counted(p.counters.rx_bytes)),
     "port_receive_bytes": _counter(lambda p: _counted(p.counters.tx_bytes)),
     "port_drops": _counter(lambda p: _drops(p.counters)),
+    "port_dropped_on_purpose": _counter(_dropped_by_reason, "reason"),
     "port_binding": _gauge(lambda p: {p.uplink: 1} if p.uplink else {}, "uplink"),
     "port_bound_timestamp_seconds": _gauge(
         lambda p: {(p.uplink, p.reason or ""): p.bound_at} if p.uplink else {}, "uplink", "reason"
@@ -368,6 +380,7 @@ METRIC_HELP = {
     "port_transmit_bytes": "Bytes that the VM port sent.",
     "port_receive_bytes": "Bytes that the VM port received.",
     "port_drops": "Frames that the switch dropped at the VM port in either direction.",
+    "port_dropped_on_purpose": "Frames of the VM port that ovs-lbt dropped. The label reason is address (the source address is not in attached-mac), claimed-address (another VM port sent from this port's address), vlan (the port does not carry the VLAN), second-tag (a second VLAN tag) or multicast-source (the source address is a multicast address). The counters are read every 10 s. A reason without such frames may be absent.",
     "port_shares": "The weight of the VM port on a full uplink, relative to other VM ports. The metric is absent if no weight is set.",
     "port_reserved_bytes_per_second": "The rate that is reserved for the VM port on its uplink. The metric is absent if no rate is reserved.",
     "port_limit_bytes_per_second": "The highest rate at which the VM port may send on an uplink. The metric is absent if no limit is set.",

@@ -34,6 +34,7 @@ from controller.features.path_checks import Probing
 from controller.features.polls import Polls
 from controller.features.port_changes import PortChanges
 from controller.features.shaping import Shaping
+from controller.load.dropped import DroppedFrames
 from controller.load.flooded import Flooded, Repeated
 from controller.load.loads import Loads
 from controller.load.polling import Polling
@@ -78,6 +79,7 @@ class Bridge:
         self.loads = Loads()
         self.flooded = Flooded()
         self.repeated = Repeated()
+        self.dropped = DroppedFrames()
         # The addresses behind VM ports: all of them, and those that are separate units.
         self.addresses = Addresses(self)
         self.address_units = AddressUnits()

@@ -356,6 +356,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
             return []
         members = self.config.uplinks if self.config.on_a_lag else ()
         up = [member.ofport for member in members if bridge.links.up(member)]
+        bridge.dropped.take(read.dropped, self.config, now_s)
         bridge.repeated.take_flooded({of: read.flooded.get(of, 0) for of in up}, now_s)
         if bridge.interrupted:
             return bridge.reconcile(now_s)

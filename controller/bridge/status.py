@@ -135,6 +135,7 @@ def _port(
         planned_uplink=planned.uplink if planned else None,
         rules={rule.value: how for rule, how in rules.items()},
         shaped_drops=bridge.shaping.drops(port),
+        dropped_on_purpose=dict(bridge.dropped.by_port.get(port.name, {})),
         units=_units(bridge, port) if port.per_address else None,
         split=port.name in bridge.scheduler.splits.since_s,
     )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from controller.api.events import ForeignFlow
 from controller.dataplane import specs
+from controller.dataplane.drops import TABLES, Dropped, dropped_by
 from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table, cookie_kind
 from controller.openflow import framing
 from controller.openflow.framework import ofproto as ofp
@@ -60,6 +61,8 @@ REMEMBERED, REMEMBERED_BYTES = 1 << 12, 512
 AGE, COUNTS = slice(4, 12), slice(32, 48)
 TABLE_AT, TIMEOUT_AND_COOKIE = 2, struct.Struct("!16xH6xQ")
 PACKETS = struct.Struct("!32xQ")
+# The tables in which frames are counted with each reading of all flows.
+COUNTED = TABLES | {Table.DELIVERY}
 
 R = TypeVar("R")
 
@@ -186,21 +189,21 @@ class Unknown(Exception):
 def lasting(body: bytes) -> tuple[list[bytes], list[int]]:
     """Split a flow statistics reply's body into flows, without ages, counters and learned flows.
 
-    Return the flows, and the frame count of each flow in table DELIVERY.
+    Return the flows, and the frame count of each flow in `COUNTED`.
 
     Raises:
         Malformed: the length of a flow does not fit the body.
     """
     parts: list[bytes] = []
-    delivered: list[int] = []
+    counted: list[int] = []
     for flow in framing.split(body, framing.FLOW_LEAST_BYTES):
         table_id = flow[TABLE_AT]
         if table_id in LEARNING_TABLES and _is_learned(flow):
             continue
         parts.append(flow[: AGE.start] + flow[AGE.stop : COUNTS.start] + flow[COUNTS.stop :])
-        if table_id == Table.DELIVERY:
-            delivered += PACKETS.unpack_from(flow)
-    return parts, delivered
+        if table_id in COUNTED:
+            counted += PACKETS.unpack_from(flow)
+    return parts, counted
 
 
 def _is_learned(flow: bytes) -> bool:
@@ -212,14 +215,15 @@ def _is_learned(flow: bytes) -> bool:
 class Flows(NamedTuple):
     """The flows on a switch.
 
-    `by_default`: the switch has its own default flow. `delivering`: for each flow in table DELIVERY, the
-    ofport of the uplink from which the flow floods frames to VM ports; None: the flow matches no uplink.
+    `by_default`: the switch has its own default flow. `counting`: for each flow in `COUNTED`, the ofport of
+    the uplink from which the flow floods frames to VM ports, or the port and the reason if the flow drops
+    frames; None for any other flow.
     """
 
     ours: tuple[specs.FlowSpec, ...]
     foreign: tuple[ForeignFlow, ...]
     by_default: bool
-    delivering: tuple[int | None, ...]
+    counting: tuple[int | Dropped | None, ...]
 
 
 def installed_flow(part: bytes) -> specs.FlowSpec | ForeignFlow | None:
@@ -241,12 +245,17 @@ def installed_flows(
     ours = tuple(flow for flow in found if isinstance(flow, specs.FlowSpec))
     foreign = tuple(flow for flow in found if isinstance(flow, ForeignFlow))
     flows = zip(parts, found, strict=True)
-    delivering = tuple(_uplink_of(f) for part, f in flows if part[TABLE_AT] == Table.DELIVERY)
-    return Flows(ours, foreign, None in found, delivering)
+    counting = tuple(_counts(flow) for part, flow in flows if part[TABLE_AT] in COUNTED)
+    return Flows(ours, foreign, None in found, counting)
 
 
-def _uplink_of(flow: specs.FlowSpec | ForeignFlow | None) -> int | None:
-    uplink = dict(flow.match).get(Register.UPLINK) if isinstance(flow, specs.FlowSpec) else None
+def _counts(flow: specs.FlowSpec | ForeignFlow | None) -> int | Dropped | None:
+    """Return what a flow counts, as in `Flows.counting`."""
+    if not isinstance(flow, specs.FlowSpec):
+        return None
+    if flow.table in TABLES:
+        return dropped_by(flow)
+    uplink = dict(flow.match).get(Register.UPLINK)
     return uplink if isinstance(uplink, int) else None
 
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from controller.api import events
 from controller.dataplane import tables
+from controller.dataplane.drops import Dropped
 from controller.dataplane.specs import LoadBits, MatchValue
 from controller.openflow import codec, framing
 from controller.openflow.codec import lasting
@@ -155,8 +156,8 @@ class Replies:
         self._read: dict[int, int] = dict.fromkeys(Asked, 0)
         self._kept: dict[int, int] = dict.fromkeys(Asked, 0)
         self._learned = Learned()
-        # The number of frames that each flow in table DELIVERY has counted, in the order of the flows.
-        self._delivered: list[int] = []
+        # The number of frames of each flow in `codec.COUNTED`, in the order of the flows.
+        self._counted: list[int] = []
         self._installed = _Read(codec.installed_flows, codec.installed_flow, between)
         self._groups = _Read(codec.installed_groups, codec.installed_group, between)
 
@@ -181,16 +182,25 @@ class Replies:
         match asked:
             case Asked.GROUPS:
                 flows = self._installed.read_of(self._take_parts(Asked.FLOWS))
-                delivered, self._delivered = self._delivered, []
-                by_uplink = Counter[int]()
-                for uplink, frames in zip(flows.delivering, delivered, strict=True):
-                    if uplink is not None:
-                        by_uplink[uplink] += frames
+                counted, self._counted = self._counted, []
+                by_uplink, dropped = Counter[int](), Counter[Dropped]()
+                for what, frames in zip(flows.counting, counted, strict=True):
+                    if isinstance(what, int):
+                        by_uplink[what] += frames
+                    elif what is not None:
+                        dropped[what] += frames
                 groups = self._groups.read_of(
                     list(framing.split(self._take(Asked.GROUPS), framing.GROUP_LEAST_BYTES))
                 )
                 return events.InstalledRead(
-                    bridge, flows.ours, groups, flows.foreign, flows.by_default, by_uplink, number
+                    bridge,
+                    flows.ours,
+                    groups,
+                    flows.foreign,
+                    flows.by_default,
+                    by_uplink,
+                    dropped,
+                    number,
                 )
             case Asked.PORTS:
                 return events.PortStatsRead(
@@ -220,8 +230,8 @@ class Replies:
         self._read[asked] += len(body)
         parts = [body]
         if asked == Asked.FLOWS:
-            parts, delivered = lasting(body)
-            self._delivered += delivered
+            parts, counted = lasting(body)
+            self._counted += counted
         elif asked == Asked.LEARNED:
             parts = []
             for flow in framing.split(body, framing.FLOW_LEAST_BYTES):

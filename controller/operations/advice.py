@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from controller.config.rows import PREFIX, BridgeRow, Ovn
 from controller.config.values import BridgeConfig, VmPortConfig
+from controller.dataplane.drops import Drop
 from controller.teaming.buckets import hashed_by
-from controller.text.wording import one_line, quoted, shortened
+from controller.text.wording import DROPPED, one_line, quoted, shortened
 from policies.presets import PRESETS
 
 SEVERAL = "set up several tunnel endpoints, so that policies can place each endpoint"
@@ -58,6 +59,22 @@ def dropped(
             f" frames would be dropped; to accept them: ovs-vsctl set interface {quoted(port.name)}"
             f" external_ids:{FORGES}=accept (or reject, to drop them)"
         )
+
+
+def of_dropped(row: BridgeRow, port: str, reason: Drop, count: int) -> tuple[str, bool]:
+    """Return the report of a VM port's dropped frames, and whether an operator must act.
+
+    NORMAL would deliver frames from other addresses, but `forged-transmits` may reject them.
+    """
+    found = f"{port}: in the last 15 min, ovs-lbt dropped {DROPPED[reason]} ({count} in total)"
+    accept = "ovs-lbt set interface {} forged-transmits=accept"
+    if reason is Drop.CLAIMED:
+        return f"{found}; if VMs share the address, on each of them: {accept.format('NAME')}", True
+    rejects = any(i.name == port and FORGES in i.external_ids for i in row.interfaces)
+    if reason is not Drop.ADDRESS or rejects:
+        return found, False
+    remedy = f"to accept them: {accept.format(quoted(port))} (or reject, to drop them)"
+    return f"{found}; {remedy}", True
 
 
 def tunnels(config: BridgeConfig, row: BridgeRow) -> Iterator[str]:

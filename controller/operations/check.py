@@ -215,6 +215,9 @@ def _configuration(about: About) -> Found:
     if bridge.observing:
         for text in advice.dropped(config, about.row, bridge.addresses.by_port):
             yield Told.ATTACH, WARNING, "dropped", text
+    for port, reason, count in bridge.dropped.recent(config, about.now_s):
+        text, asks = advice.of_dropped(about.row, port, reason, count)
+        yield Told.CHECK, WARNING if asks else NOTE, "dropped", text, "OvsLbtFramesDropped"
     broken = sorted(
         status.rules_broken if status else (), key=lambda one: one[0].uplink is not None
     )

@@ -69,6 +69,7 @@ class Account:
     `kept_off`: for each uplink that loses frames of the port, a description of these frames. `uplink`: the
     current (or, in observe mode, assumed) uplink. `home`: the home uplink. `own_policy`: the configured
     policy, which may not be in force. `split_s`: the time since which sent traffic is spread by connection.
+    `dropped`: the number of the port's frames that were dropped on purpose, by reason.
     `decided_in_s`: the time until a full window is measured, and the policy decides.
     """
 
@@ -106,6 +107,7 @@ class Account:
         self.home = placing.planned.homes.get(name)
         asked_for = {port.name: port for port in bridge.config.asked.vm_ports}
         self.own_policy = asked_for.get(name, port).policy
+        self.dropped = dict(bridge.dropped.by_port.get(name, {}))
         self.split_s = bridge.scheduler.splits.since_s.get(name)
         self.decided_in_s = max(0.0, self.basis.window_s - self.basis.covered_s)
 

@@ -14,7 +14,7 @@ from controller.decisions.planning import why_away
 from controller.operations.diagnosis import Account, Obstacle
 from controller.operations.plans import WIDTH, covers, percent, threshold, unknown
 from controller.teaming import bindings
-from controller.text.show_view import FALLEN_BACK, part
+from controller.text.show_view import FALLEN_BACK, dropped, part
 from controller.text.wording import endpoint_of, lines_of, printable, quoted, time_of_day
 from policies.damping import MOST_MOVES, PERIOD_S
 from policies.model import Reason, Role, Uplink
@@ -73,6 +73,7 @@ def sentences(account: Account) -> dict[str, str]:
         "carries": _carries(account),
         **behind,
         **_split(account),
+        **({"dropped": dropped(account.dropped)} if account.dropped else {}),
         "rules": "; ".join(_rules(account)) or "none",
         "if it fails": _fails_over(account),
         "now": now,
@@ -116,6 +117,7 @@ def as_json(account: Account) -> str:
         "buckets": dict(account.buckets),
         **({"endpoint": asdict(port.endpoint)} if port.endpoint else {}),
         **({"split_at": account.wall_s(split_s)} if split_s is not None else {}),
+        **({"dropped_on_purpose": account.dropped} if account.dropped else {}),
         **({"addresses": behind} if port.per_address else {}),
         "last_move": _last_move(account),
         "against": account.against.value,

@@ -24,7 +24,15 @@ from controller.text.drawing import (
     width_of,
     widths,
 )
-from controller.text.wording import OUR_LOG, VANISHED, endpoint_of, hashed_by, quoted, tunnels_sent
+from controller.text.wording import (
+    DROPPED,
+    OUR_LOG,
+    VANISHED,
+    endpoint_of,
+    hashed_by,
+    quoted,
+    tunnels_sent,
+)
 
 # The documented fields of a bridge, an uplink and a port.
 JsonObject = Mapping[str, Any]
@@ -117,6 +125,7 @@ def _block(bridge: JsonObject, look: Look) -> list[Line]:
         *([(Span(INDENT), *one) for one in rows] for rows in tables),
         _wrapped(_shared(bridge), look),
         _wrapped(bridge.get("offload", ()), look),
+        _wrapped(_dropped(ports), look),
         _wrapped(notes(bridge), look, Style.WARN),
     ]
     first, *others = filter(None, parts)
@@ -201,6 +210,21 @@ def _shared(bridge: JsonObject) -> list[str]:
         if (e := p.get("endpoint")) is not None
     ]
     return [*spread, *buckets, *parts, *sent]
+
+
+def _dropped(ports: Sequence[JsonObject]) -> list[str]:
+    """Return lines for frames that were dropped on purpose."""
+    return [
+        f"{port['name']}: {dropped(port['dropped_on_purpose'])}"
+        for port in ports
+        if "dropped_on_purpose" in port
+    ]
+
+
+def dropped(counts: Mapping[str, int]) -> str:
+    """Describe the frames of a VM port that were dropped on purpose. `counts`: the numbers by reason."""
+    told = [f"{count} {DROPPED.get(reason, reason)}" for reason, count in sorted(counts.items())]
+    return f"dropped {', '.join(told)}"
 
 
 def _counts(counts: Mapping[str, int], what: str) -> str:

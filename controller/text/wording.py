@@ -114,6 +114,16 @@ def keys_again(bridge: str) -> str:
     return f"set the keys again: ovs-lbt attach {quoted(bridge)}; {restore}"
 
 
+# The frames of a VM port that are dropped on purpose, by reason (`controller.dataplane.drops`).
+DROPPED = {
+    "address": "frames from addresses that its attached-mac does not list",
+    "claimed-address": "frames that other VM ports sent from its own address",
+    "vlan": "frames in VLANs that the port does not carry",
+    "second-tag": "frames with a second VLAN tag",
+    "multicast-source": "frames whose source is a multicast address",
+}
+
+
 def no_device(uplink: str) -> str:
     """Return the statement that an uplink does not exist on the switch, and how to find the reason."""
     found = (

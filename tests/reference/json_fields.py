@@ -145,6 +145,8 @@ PORT = (
         limit_bps: the value of `limit-mbps`; absent if not set
         units.UPLINK: with `unit=source-mac`, the number of the VM port's addresses on each uplink
         split: `true` if connections of the VM port are spread over uplinks; otherwise absent
+        dropped_on_purpose.REASON: the number of frames of the VM port that ovs-lbt dropped, by reason
+            (the label of `ovslbt_port_dropped_on_purpose_total`); absent without such frames
         pinned: `true` if the VM port uses the uplink of its pin; otherwise absent. `reason` remains
             the reason of the last move
         endpoint: if the port is a tunnel endpoint, its tunnels; otherwise absent
@@ -293,6 +295,7 @@ EXPLAIN = (
     *_fields(f"""
         split_at: the time since which connections are spread over uplinks; absent if connections
             are not spread
+        dropped_on_purpose.REASON: as in `show --json`
         addresses[]: with `unit=source-mac`, the addresses behind the VM port; otherwise absent
         addresses[].mac: the address
         addresses[].vm: the VM of the address; `null` if unknown

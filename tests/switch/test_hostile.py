@@ -8,6 +8,7 @@ attached to nobody. After each attack everybody else is reached as before.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import struct
 import time
@@ -148,7 +149,17 @@ def test_an_operator_says_who_may_forge(known: Bed, service: Service) -> None:
     virtual = "00:00:5e:00:01:07"
     with attached_to(bed, victim, attacker):
         nowhere(bed, everything(bed, attacker, virtual))
-        service.do("set", "interface", attacker.port, "forged-transmits=accept")
+        wait_until(lambda: dropped(bed, service), "`check` reports the dropped frames", 20)
+        (text,) = dropped(bed, service)
+        count = service.port(bed, attacker)["dropped_on_purpose"]["address"]
+        metric = "ovslbt_port_dropped_on_purpose_total"
+        assert service.metric(metric, port=attacker.port, reason="address") == count > 0
+        assert f"dropped {count} frames" in service.do("show", bed.bridge)
+        assert "dropped" in service.do("explain", attacker.port)
+        advised = re.search(r"ovs-lbt (set interface \S+ forged-transmits=accept)", text)
+        assert advised and text.startswith(f"{attacker.port}: ")
+        service.do(*advised[1].split())
+        wait_until(lambda: not dropped(bed, service), "the advice ends the finding")
 
         def is_heard() -> bool:
             return bool(bed.comes_out(bed.frame_of(attacker, source=virtual)))
@@ -159,6 +170,12 @@ def test_an_operator_says_who_may_forge(known: Bed, service: Service) -> None:
         wait_until(lambda: not is_heard(), "it is not heard any more")
         bed.ofctl("del-flows", f"table=20,dl_dst={virtual}")
         all_in_the_vlan_are_reached(bed)
+
+
+def dropped(bed: Bed, service: Service) -> list[str]:
+    """What `check` says of frames that are dropped on purpose, besides notes."""
+    found = json.loads(service.command("check", bed.bridge, "--json").stdout)["findings"]
+    return [f["text"] for f in found if f["check"] == "dropped" and f["severity"] != "note"]
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["attached", "not attached"])

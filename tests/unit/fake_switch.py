@@ -62,6 +62,7 @@ from controller.api.events import (
 )
 from controller.config.rows import BridgeRow, InterfaceRow, PortRow
 from controller.dataplane import htb, specs, tables
+from controller.dataplane.drops import Dropped
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, Output, Pipeline, SetField
 from controller.engine import Engine
@@ -106,6 +107,7 @@ class FakeSwitch:
     refuse_flags: str | None = None
     refuse_select: str | None = None
     foreign: tuple[ForeignFlow, ...] = ()
+    dropped: dict[Dropped, int] = field(default_factory=dict)
     forwarding: tuple[tuple[int, str, int], ...] = ()
     flows: dict[tuple[int, int, specs.Match], FlowSpec] = field(default_factory=dict)
     groups: dict[int, GroupSpec] = field(default_factory=dict)
@@ -132,7 +134,8 @@ class FakeSwitch:
                 self.reads_with_default -= 1
                 by_default = self.reads_with_default >= 0
                 others = self.foreign
-                return [InstalledRead(bridge, flows, groups, others, by_default, number=number)]
+                found = InstalledRead(bridge, flows, groups, others, by_default, number=number)
+                return [replace(found, dropped=dict(self.dropped))]
             case ReadForwarding(bridge=bridge):
                 return [ForwardingRead(bridge, self.forwarding)]
             case ReadStats(bridge=bridge, units=False):

@@ -34,6 +34,7 @@ PER_SECOND = {
     ("uplink_drops_total", "uplink"): {"eth1": 3, "eth3": 0},
     ("port_drops_total", "port"): {"vnet0": 4, "vnet1": 0},
     ("port_shaped_drops_total", "port"): {"vnet0": 5, "vnet1": 0},
+    ("port_dropped_on_purpose_total", "reason"): {"address": 6, "vlan": 0},
 }
 # By service: for each of its bridges, whether the switch answers, and how old the last decision is.
 # The instances have the forms of names and addresses that Prometheus knows hosts by.
@@ -211,7 +212,8 @@ def _add_paths(made: _Made) -> None:
             made.add("ovslbt_uplink_path_fault", {**found, **uplink})
     for (counter, label), rates in PER_SECOND.items():
         for value, rate in rates.items():
-            made.add(f"ovslbt_{counter}", {label: value, **where}, 0, rate)
+            own = {"port": "vnet2"} if counter.startswith("port_dropped_on") else {}
+            made.add(f"ovslbt_{counter}", {label: value, **own, **where}, 0, rate)
 
 
 def _add_slow(made: _Made, histogram: str, instance: str, number: int) -> None:

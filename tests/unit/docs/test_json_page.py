@@ -115,6 +115,7 @@ def explained() -> Iterator[Any]:
     found.rules = {Rule.ALLOW: "found -> expected"}
     found.kept_off = {"eth2": "mtu"}
     found.split_s = 1.0
+    found.dropped = {"address": 3}
     yield json.loads(explain.as_json(found))
     behind = diagnosis.Behind("52:54:00:00:00:01", 0, "eth1", Load(1.0))
     found = diagnosis.Account(bridge, replace(port, unit="source-mac"), here.now_s)

@@ -10,6 +10,7 @@ from controller.api.events import UNSUPPORTED, PortCounters
 from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
 from controller.config.rows import Endpoint
 from controller.config.values import BadValue, BridgeConfig, VmPortConfig
+from controller.dataplane.drops import Drop
 from controller.host.faults import PARTS
 from controller.metrics.exporter import Exporter
 from policies.model import Load, OfPort, Rules, Uplink
@@ -45,6 +46,7 @@ VNET0 = PortStatus(
     None,
     RULES,
     shaped_drops=13,
+    dropped_on_purpose=dict.fromkeys(Drop, 21),
     units={"eth1": 3, "eth2": 0},
 )
 WRONG = BadValue("Bridge br0", "ovs-lbt-mode", "one", "two")
@@ -139,6 +141,7 @@ def test_samples_have_the_values_of_the_status_in_bytes_seconds_and_ratios() -> 
         "port_reserved_bytes_per_second port=vnet0": 1e6,
         "port_limit_bytes_per_second port=vnet0": 2e6,
         "port_shaped_drops_total port=vnet0": 13,
+        **{f"port_dropped_on_purpose_total port=vnet0 reason={reason}": 21 for reason in Drop},
         "endpoint_info address=192.0.2.1,fd00::1 kind=geneve of=br-int,br-tun port=vnet0": 1,
         "endpoint_transmit_bytes_per_second port=vnet0": 1e6 / 8,
         "endpoint_receive_bytes_per_second port=vnet0": 2e6 / 8,

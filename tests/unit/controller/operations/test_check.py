@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -11,7 +13,8 @@ import pytest
 from controller.api.engine_commands import Connect, Write
 from controller.api.events import Challenged, Faulted, ForeignFlow
 from controller.api.status import UPLINK_METRICS
-from controller.config.rows import BridgeRow
+from controller.config.rows import BridgeRow, InterfaceRow
+from controller.dataplane.drops import Drop
 from tests.unit.controller.engine.told import shown
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import (
@@ -19,6 +22,7 @@ from tests.unit.rows import (
     bridge,
     host,
     interface,
+    ours,
     port,
     two_uplinks,
     with_interface,
@@ -117,6 +121,47 @@ def test_an_uplink_without_a_device_is_shown_found_and_counted() -> None:
     two = bond(interface("eth1", 1), interface("eth2", -1))
     here = world(without_us(replace(host(), ports=(two, *host().ports[1:])))).start()
     assert "cannot open its device" in found(here, "br0")["unfit"]
+
+
+def test_frames_that_are_dropped_on_purpose_are_reported_by_port_and_reason() -> None:
+    mac = "52:54:00:00:00:01"
+    here = world(host().with_interfaces(lambda one: with_mac(one, "vnet1", mac)))
+    switch = here.switches["br0"]
+    switch.dropped = {(11, Drop.ADDRESS): 5, (10, Drop.VLAN): 1}
+    here.start().run_for(20)
+    assert found(here) == {} and "dropped" not in notes(here), "when that was is not known"
+    assert "vnet1: dropped 5 frames from addresses that its" in done(here.ask("show"))
+    switch.dropped = {(11, Drop.ADDRESS): 7, (mac, Drop.CLAIMED): 2, (10, Drop.VLAN): 4}
+    here.run_for(20)
+    told = [one["text"] for one in asked(here)["findings"] if one["check"] == "dropped"]
+    assert [text.split(" (")[0].split("dropped ")[1] for text in told] == [
+        "frames in VLANs that the port does not carry",
+        "frames from addresses that its attached-mac does not list",
+        "frames that other VM ports sent from its own address",
+    ]
+    assert len(notes(here)) == len(found(here)) == 1
+    assert shown(here)["ports"][1]["dropped_on_purpose"] == {"address": 7, "claimed-address": 2}
+    assert "dropped 7 frames" in " ".join(done(here.ask("explain", "vnet1")).split())
+    # The flow was installed again.
+    switch.dropped = {(11, Drop.ADDRESS): 3}
+    here.run_for(20)
+    assert shown(here)["ports"][1]["dropped_on_purpose"]["address"] == 10
+    reject = ours(forged_transmits="reject")
+    here.write(here.rows["br0"].with_interfaces(lambda one: with_mac(one, "vnet1", mac, reject)))
+    assert found(here).keys() == {"dropped"} and "claimed" not in notes(here)["dropped"]
+    accept = ours(forged_transmits="accept")
+    here.write(here.rows["br0"].with_interfaces(lambda one: with_mac(one, "vnet1", mac, accept)))
+    assert found(here) == {} and "vnet1" not in notes(here)["dropped"]
+    here.run_for(1000)
+    assert "dropped" not in notes(here)
+    here.remove_port("vnet1")
+    assert "dropped" not in done(here.ask("show")).replace("vnet0: dropped", "")
+
+
+def with_mac(
+    one: InterfaceRow, name: str, mac: str, ids: Mapping[str, str] = MappingProxyType({})
+) -> InterfaceRow:
+    return replace(one, external_ids={"attached-mac": mac, **ids}) if one.name == name else one
 
 
 def test_a_capacity_that_nobody_knows_is_called_a_guess() -> None:
