@@ -139,6 +139,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "does_not_run_is_named",
     ),
     "switch/test_command_line.py": ("bash_completes",),
+    "switch/test_columns.py": ("work_as_before",),
     "switch/test_confirm.py": (
         "change_of_settings_is_undone",
         "attach_is_undone_and_nothing_is_lost[balance",

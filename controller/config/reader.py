@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controller.config import controllers, membership, offload
+from controller.config import columns, controllers, membership, offload
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS
 from controller.config.kinds import Known
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
@@ -103,7 +103,8 @@ class _Reader:
                 offloaded, (policy, *(port.policy for port in vm_ports)), connection_hash
             ),
             not_done=(
-                *only_normal(self.row),
+                *columns.reported(self.row, columns.DIFFERENT),
+                *columns.reported(self.row, columns.REFUSED),
                 *multiplied(self.row, names),
                 *returned(self.row, names, teaming != Teaming.SWITCH_INDEPENDENT),
                 *controllers.not_done(self.row, 0 if bond else len(bridge["uplinks"] or ())),
@@ -223,28 +224,6 @@ def _poll_interval_s(asked_s: float | None, ports: Iterable[VmPortConfig], polic
 
 
 # ---- unsupported features, and settings without effect ---------------------------------
-
-
-def only_normal(row: BridgeRow) -> Iterator[str]:
-    """Report features in use that NORMAL supports, but our pipeline does not.
-
-    Sampling (NetFlow, sFlow, IPFIX) does not depend on NORMAL and continues.
-    """
-    bridge = f"Bridge {row.name}"
-    for column, on in (("stp_enable", row.stp_enable), ("rstp_enable", row.rstp_enable)):
-        if on:
-            effect = "VM ports stay on an uplink that spanning tree blocks"
-            yield f"{bridge} {column}: while the service is down, {effect}"
-    if row.mcast_snooping_enable:
-        effect = "multicast reaches every VM port in its VLAN, not only group members"
-        yield f"{bridge} mcast_snooping_enable: {effect}"
-    if row.flood_vlans:
-        vlans = ", ".join(map(str, row.flood_vlans))
-        yield f"{bridge} flood_vlans: ovs-lbt learns addresses in VLAN {vlans} instead of flooding"
-    for port in row.ports:
-        if port.vlan_mode == "dot1q-tunnel":
-            effect = f"the port works as an access port of VLAN {port.tag or 0}, not as a tunnel"
-            yield f"Port {port.name} vlan_mode: {effect}"
 
 
 def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:

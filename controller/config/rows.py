@@ -122,9 +122,16 @@ class PortRow:
     blocked: bool = False
     # The MAC address of the active member of an active-backup bond.
     active_mac: str | None = None
-    # Whether a bond continues without LACP if its partner does not use LACP.
-    lacp_fallback: bool = False
+    # In milliseconds, the times for which the link of a bond's member must be up or down; 0: no time.
+    bond_updelay: int = 0
+    bond_downdelay: int = 0
+    other_config: Mapping[str, str] = field(default_factory=dict)
     external_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lacp_fallback(self) -> bool:
+        """Whether a bond continues without LACP if its partner does not use LACP."""
+        return self.other_config.get("lacp-fallback-ab") == "true"
 
     def with_interfaces(self, changed: Callable[[InterfaceRow], InterfaceRow]) -> PortRow:
         """Return the port with `changed` applied to each interface; the same object if none differs."""
@@ -156,9 +163,10 @@ class BridgeRow:
     stp_enable: bool = False
     rstp_enable: bool = False
     mcast_snooping_enable: bool = False
-    # The option `forward-bpdu`: whether NORMAL floods frames between switches, such as LLDP.
-    forwards_bpdu: bool = False
+    other_config: Mapping[str, str] = field(default_factory=dict)
     flood_vlans: tuple[int, ...] = ()
+    # The OpenFlow tables whose number of flows is limited.
+    flow_tables: tuple[int, ...] = ()
     mirrors: tuple[MirrorRow, ...] = ()
     controllers: tuple[str, ...] = ()
     protocols: tuple[str, ...] = ()
@@ -178,6 +186,11 @@ class BridgeRow:
         """The interfaces of all ports, in the order of the ports."""
         for port in self.ports:
             yield from port.interfaces
+
+    @property
+    def forwards_bpdu(self) -> bool:
+        """Whether NORMAL floods frames between switches, such as LLDP."""
+        return self.other_config.get("forward-bpdu") == "true"
 
     @property
     def mirrored_to(self) -> frozenset[str]:

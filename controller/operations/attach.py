@@ -15,7 +15,7 @@ from controller.bridge import inspection
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import isolation
 from controller.bridge.lost_keys import copied
-from controller.config import controllers, reader
+from controller.config import columns, controllers, reader
 from controller.config.controllers import SECURE
 from controller.config.kept_keys import last_keys
 from controller.config.keys import BRIDGE_KEYS, settable
@@ -142,7 +142,7 @@ class Attach(Change):
         if conflicts := inspection.obstacles(bridge.read, bridge.config.on_bond):
             return self._give_up(bridge, conflicts, now_s)
         lost = [*advice.dropped(bridge.config, row, bridge.addresses.by_port)]
-        lost += advice.tunnels(bridge.config, row)
+        lost += columns.reported(row, columns.REFUSED)
         if lost and not bridge.config.observes_bond:
             return self._give_up(bridge, "; ".join(lost), now_s)
         if self.trial is not None:

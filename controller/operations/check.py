@@ -15,7 +15,7 @@ from controller.api.status import BridgeStatus
 from controller.bridge import inspection
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
-from controller.config import controllers
+from controller.config import columns, controllers
 from controller.config.controllers import SECURE
 from controller.config.kept_keys import last_keys
 from controller.config.membership import NO_OFPORT
@@ -206,8 +206,10 @@ def _configuration(about: About) -> Found:
     bridge, config, status = about.bridge, about.bridge.config, about.status
     for error in config.errors if status else ():
         yield Told.CHECK, ERROR, "bad-value", str(error), "OvsLbtConfigurationError"
+    noted = {*columns.reported(about.row, columns.DIFFERENT)}
     for text in status.not_done if status else config.not_done:
-        yield Told.CHECK | BEFORE, WARNING, "not-done", text
+        if text not in noted:
+            yield Told.CHECK | BEFORE, WARNING, "not-done", text
     flagged = config.no_flood_before if bridge.serves else ()
     there = {port.name for port in config.vm_ports}
     for one in ignored_flags(config.name, there.intersection(flagged)):
@@ -314,6 +316,8 @@ def _notes(about: About) -> Found:
     bridge, config = about.bridge, about.bridge.config
     if unknown := advice.release_warning(about.fleet.database.ovs_version):
         yield BEFORE, NOTE, "release", unknown
+    for text in columns.reported(about.row, columns.DIFFERENT):
+        yield Told.CHECK | BEFORE, NOTE, "not-done", text
     for text in config.offload.told:
         yield Told.CHECK | BEFORE, NOTE, "offload", text
     if (hashed := bridge.connection_hash.in_use) is not None and hashed.cost is not None:

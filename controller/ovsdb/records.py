@@ -21,12 +21,13 @@ COLUMNS = {
     "Open_vSwitch": "bridges cur_cfg next_cfg external_ids ovs_version other_config",
     "Bridge": """
         name ports fail_mode external_ids controller protocols datapath_id datapath_type stp_enable
-        rstp_enable mcast_snooping_enable other_config flood_vlans mirrors
+        rstp_enable mcast_snooping_enable other_config flood_vlans flow_tables mirrors
     """,
     "Controller": "target",
+    "Flow_Table": "flow_limit",
     "Port": """
         name interfaces tag trunks vlan_mode lacp qos protected status rstp_status bond_mode
-        bond_active_slave other_config external_ids
+        bond_active_slave bond_updelay bond_downdelay other_config external_ids
     """,
     "Interface": """
         name ofport link_speed mtu external_ids mac_in_use lacp_current bfd cfm_mpid type status options
@@ -37,10 +38,11 @@ COLUMNS = {
 
 # The types of columns, which are the same in all tables. All other columns contain strings.
 KINDS = {
-    "map": "external_ids other_config status rstp_status bfd options",
+    "map": "external_ids other_config status rstp_status bfd options flow_tables",
     "uuid": "bridges ports interfaces controller mirrors qos output_port",
     "integer": """
-        cur_cfg next_cfg flood_vlans tag trunks ofport link_speed mtu cfm_mpid output_vlan
+        cur_cfg next_cfg flood_vlans flow_limit tag trunks bond_updelay bond_downdelay ofport link_speed
+        mtu cfm_mpid output_vlan
     """,
     "boolean": "stp_enable rstp_enable mcast_snooping_enable protected lacp_current",
 }
@@ -52,7 +54,7 @@ UPGRADE = "upgrade Open vSwitch to 2.8 or later and restart it, which converts t
 BLOCKED = frozenset(("Discarding", "Learning", "listening", "learning", "blocking"))
 
 # Tables with rows that any bridge may reference. They rarely change.
-SHARED = ("Controller", "QoS", "Mirror")
+SHARED = ("Controller", "Flow_Table", "QoS", "Mirror")
 
 # The types of tunnel interfaces.
 TUNNELS = frozenset(
@@ -159,8 +161,9 @@ def _bridge(
         stp_enable=row.stp_enable,
         rstp_enable=row.rstp_enable,
         mcast_snooping_enable=row.mcast_snooping_enable,
-        forwards_bpdu=row.other_config.get("forward-bpdu") == "true",
+        other_config=dict(row.other_config),
         flood_vlans=tuple(sorted(row.flood_vlans)),
+        flow_tables=tuple(sorted(n for n, of in row.flow_tables.items() if of.flow_limit)),
         mirrors=tuple(sorted(map(_mirror, row.mirrors), key=lambda mirror: mirror.name)),
         controllers=tuple(sorted(controller.target for controller in row.controller)),
         protocols=tuple(sorted(row.protocols)),
@@ -199,7 +202,9 @@ def _port(row: Any, local: bool = False, hw_offload: bool = False) -> PortRow:
             (row.rstp_status.get("rstp_port_state"), row.status.get("stp_state"))
         ),
         active_mac=_first(row.bond_active_slave) if backs_up else None,
-        lacp_fallback=row.other_config.get("lacp-fallback-ab") == "true",
+        bond_updelay=row.bond_updelay,
+        bond_downdelay=row.bond_downdelay,
+        other_config=dict(row.other_config),
         external_ids=dict(row.external_ids),
     )
 

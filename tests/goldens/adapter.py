@@ -108,7 +108,7 @@ def row_of(words: Sequence[str], name: str = "br0") -> BridgeRow:
         members = [replace(one, lacp_current=True if with_lacp else None) for one in uplinks]
         bond = PortRow("bond0", tuple(members), lacp="active" if with_lacp else None)
         if kind == "lacp-fallback":
-            bond = replace(bond, lacp_fallback=True)
+            bond = replace(bond, other_config={"lacp-fallback-ab": "true"})
         if kind == "backup":
             bond = replace(bond, bond_mode="active-backup", active_mac=uplinks[-1].mac)
         ports.append(bond)

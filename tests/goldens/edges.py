@@ -205,7 +205,15 @@ def _columns(**columns: Any) -> SimpleNamespace:
     unset = dict.fromkeys(
         ("stp_enable", "rstp_enable", "mcast_snooping_enable", "protected"), False
     )
-    maps = ("external_ids", "other_config", "status", "rstp_status", "bfd", "options")
+    maps = (
+        "external_ids",
+        "other_config",
+        "flow_tables",
+        "status",
+        "rstp_status",
+        "bfd",
+        "options",
+    )
     lists = (
         *("interfaces", "ports", "qos", "tag", "lacp", "bond_mode", "vlan_mode", "trunks", "mtu"),
         *("bond_active_slave", "ofport", "link_speed", "mac_in_use", "lacp_current", "cfm_mpid"),
@@ -213,7 +221,8 @@ def _columns(**columns: Any) -> SimpleNamespace:
         *("output_port", "output_vlan"),
     )
     made = {**unset, **{name: {} for name in maps}, **{name: [] for name in lists}}
-    return SimpleNamespace(**{**made, "type": "", "datapath_type": "", **columns})
+    other = {"type": "", "datapath_type": "", "bond_updelay": 0, "bond_downdelay": 0}
+    return SimpleNamespace(**{**made, **other, **columns})
 
 
 def _replica(name: str, **columns: Any) -> SimpleNamespace:

@@ -180,7 +180,7 @@ SCENARIOS = {
     "observe-plain": """plain policy=adaptive mode=observe | load vnet0 7e8 | load vnet2 7e8 | run 5 | look
         | cli plan | cli drain eth1 | cli set bridge br0 mode=enforce | run 3 | look""",
     "surroundings": """bond policy=load-based :stp_enable=True :mcast_snooping_enable=True
-        :forwards_bpdu=True :mirrors=vnet3 :protocols=('OpenFlow10',) eth1@bfd=True vnet2:blocked=True
+        :other_config={'forward-bpdu':'true'} :mirrors=vnet3 :protocols=('OpenFlow10',) eth1@bfd=True vnet2:blocked=True
         vnet1@kind='internal' | version 2.17.3 | run 5 | look | set :restores_flows=True | forget | run 3
         | set :restores_flows=False :datapath_id='00000000000000ab' | version 3.3.0 | run 70 | look""",
     # ---- operators

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests import documents
-from tests.reference import commands, json_fields, metrics, settings
+from tests.reference import columns, commands, json_fields, metrics, settings
 
 COMMAND = "python -m tests.reference"
 DOCS = documents.ROOT / "docs"
@@ -31,6 +31,7 @@ def _markdown(path: str, generate: Callable[[], str]) -> Page:
 PAGES = (
     Page(MAN_PAGE, f'.\\" keys: begin ({COMMAND})', '.\\" keys: end', settings.roff),
     _markdown("reference/settings.md", settings.markdown),
+    _markdown("reference/openvswitch.md", columns.markdown),
     _markdown("reference/json.md", json_fields.markdown),
     _markdown("metrics.md", metrics.markdown),
     _markdown("reference/commands.md", lambda: commands.markdown(MAN_PAGE.read_text())),

@@ -243,24 +243,6 @@ def test_what_others_have_in_our_place_is_named(
         bed.ofctl(f"del-{command}s", deleted)
 
 
-@on_a_bond
-def test_what_normal_did_and_we_do_not_is_told(bed: Bed, service: Service) -> None:
-    bed.ovs.vsctl("set", "bridge", bed.bridge, "mcast_snooping_enable=true", "flood_vlans=7")
-    try:
-        done = service.command("attach", bed.bridge)
-        assert done.returncode == 0 and len(done.stdout.splitlines()) == 1, done
-        shown = service.show_json(bed.bridge)["not_done"]
-        told = zip(("mcast_snooping_enable", "flood_vlans"), shown, strict=True)
-        assert all(word in line for word, line in told), shown
-        # An Open vSwitch of an untested release is another warning.
-        warnings = [line for line in done.stderr.splitlines() if "ovs_version" not in line]
-        assert warnings == [f"warning: {line}" for line in shown]
-    finally:
-        service.do("detach", bed.bridge)
-        bed.ovs.vsctl("set", "bridge", bed.bridge, "mcast_snooping_enable=false")
-        bed.ovs.vsctl("clear", "bridge", bed.bridge, "flood_vlans")
-
-
 # ---- who may not, and what cannot ----------------------------------------------------------
 
 

@@ -58,7 +58,8 @@ def with_lacp(row: BridgeRow, *current: str, lacp: str = "active", falls_back: b
         if len(one.interfaces) < 2:
             return one
         members = tuple(replace(i, lacp_current=i.name in current) for i in one.interfaces)
-        return replace(one, interfaces=members, lacp=lacp, lacp_fallback=falls_back)
+        other = {"lacp-fallback-ab": str(falls_back).lower()}
+        return replace(one, interfaces=members, lacp=lacp, other_config=other)
 
     return replace(row, ports=tuple(map(on, row.ports)))
 

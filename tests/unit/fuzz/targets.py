@@ -347,7 +347,9 @@ def _rows(draw: st.DrawFn) -> BridgeRow:
         bond(*members),
         lacp=draw(st.sampled_from([None, "active", "off"])),
         active_mac=draw(st.none() | TEXTS),
-        lacp_fallback=draw(st.booleans()),
+        other_config=draw(
+            st.dictionaries(st.just("lacp-fallback-ab") | TEXTS, st.just("true") | TEXTS)
+        ),
     )
     ids = {PREFIX + "policy": draw(st.sampled_from(list(PRESETS)) | TEXTS), **draw(OF_BRIDGE)}
     return bridge(*([team] if draw(st.booleans()) else []), *vms, ids=ids)
@@ -415,6 +417,8 @@ def _replicas(draw: st.DrawFn) -> Any:
             trunks=st.lists(VLANS, max_size=2),
             protected=st.booleans(),
             bond_active_slave=OPTIONAL,
+            bond_updelay=st.integers(0, 9),
+            bond_downdelay=st.just(0),
             status=st.dictionaries(st.just("stp_state") | TEXTS, TEXTS, max_size=2),
             rstp_status=st.dictionaries(st.just("rstp_port_state") | TEXTS, TEXTS, max_size=2),
             other_config=st.dictionaries(TEXTS, TEXTS, max_size=2),
@@ -432,6 +436,7 @@ def _replicas(draw: st.DrawFn) -> Any:
         other_config=st.dictionaries(st.just("forward-bpdu") | TEXTS, TEXTS, max_size=2),
         protocols=st.sampled_from([(), ("OpenFlow10",), ("OpenFlow10", "OpenFlow13")]),
         flood_vlans=st.lists(VLANS, max_size=2),
+        flow_tables=st.just({}),
         mirrors=st.just([]),
         controller=st.just([]),
         datapath_id=OPTIONAL,

@@ -369,15 +369,17 @@ def test_a_group_that_only_others_use_is_not_ours_even_beside_flows_of_ours() ->
         ({"stp_enable": True}, "Bridge br0 stp_enable: "),
         ({"rstp_enable": True}, "Bridge br0 rstp_enable: "),
         ({"mcast_snooping_enable": True}, "Bridge br0 mcast_snooping_enable: "),
-        ({"flood_vlans": (5, 6)}, "Bridge br0 flood_vlans: ovs-lbt learns addresses in VLAN 5, 6"),
+        ({"flood_vlans": (5, 6)}, "Bridge br0 flood_vlans: ovs-lbt learns addresses"),
+        ({"other_config": {"mac-aging-time": "60"}}, "Bridge br0 other_config:mac-aging-time: "),
     ],
 )
 def test_what_normal_did_and_we_do_not_is_told(columns: dict[str, Any], said: str) -> None:
     here = world(replace(without_us(host()), **columns)).start()
-    _, warning = done(here.ask("attach", "br0")).splitlines()
-    assert warning.startswith("warning: " + said)
+    assert f"note: br0: {said}" in done(here.ask("check", "br0"))
+    _, note = done(here.ask("attach", "br0")).splitlines()
+    assert note.startswith("note: " + said)
     (status,) = here.engine.fleet.status()
-    assert [f"warning: {text}" for text in status.not_done] == [warning]
+    assert [f"note: {text}" for text in status.not_done] == [note]
 
 
 def test_a_mirror_whose_copies_come_back_by_a_bond_is_refused() -> None:
@@ -422,18 +424,13 @@ def test_a_port_that_is_reserved_for_a_mirror_is_no_vm_port() -> None:
 def test_ports_that_normal_treats_otherwise_are_told() -> None:
     tunnel = PortRow("vnet0", (interface("vnet0", 10),), tag=5, vlan_mode="dot1q-tunnel")
     row = bridge(*two_uplinks(), tunnel, port("vnet2", 12))
-    assert tuple(reader.only_normal(row)) == (
-        "Port vnet0 vlan_mode: the port works as an access port of VLAN 5, not as a tunnel",
-    )
+    (warning,) = reader.read_bridge(row).not_done
     here = world(without_us(row)).start()
-    told = refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    assert says(
-        told,
-        "bridge br0: ",
-        "vnet0 has vlan_mode dot1q-tunnel",
-        "; if ",
-        ": ovs-vsctl set port vnet0",
-    )
+    assert refusal(here.ask("attach", "br0", "uplinks=eth1,eth2")) == f"bridge br0: {warning}"
+    assert says(warning, "Port vnet0 vlan_mode: ", "; if ", ": ovs-vsctl set port vnet0 vlan_mode")
+    limited = replace(without_us(host()), flow_tables=(3,))
+    told = refusal(world(limited).start().ask("attach", "br0"))
+    assert "flow_limit" in told and told.endswith("ovs-vsctl clear bridge br0 flow_tables")
 
 
 # ---- addresses -------------------------------------------------------------------------

@@ -86,7 +86,8 @@ def test_an_uplink_that_is_watched_and_silent_is_told_apart_from_one_without_a_l
     ("row", "expected"),
     [
         (host(threshold="much"), {"bad-value"}),
-        (replace(host(), stp_enable=True), {"not-done"}),
+        (replace(host(), stp_enable=True), set()),
+        (replace(host(), flow_tables=(3,)), {"not-done"}),
         (with_interface(host(), "vnet0", pin="eth2", allow="eth1"), {"rule-broken"}),
         (with_interface(host(), "eth2", role="standby"), set()),
         (with_interface(host(uplinks=3), "eth2", role="drained"), set()),

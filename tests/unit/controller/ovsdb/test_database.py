@@ -42,10 +42,12 @@ def _row(uuid: str, **columns: Any) -> SimpleNamespace:
 
 PORT_LISTS = "interfaces", "qos", "tag", "lacp", "bond_mode", "vlan_mode", "trunks"
 PORT_MAPS = "other_config", "external_ids", "status", "rstp_status"
+# Without a delay, a number counts as a flag that is not set.
+PORT_FLAGS = "protected", "bond_updelay", "bond_downdelay"
 INTERFACE_LISTS = "link_speed", "mtu", "mac_in_use", "lacp_current", "cfm_mpid"
 INTERFACE_MAPS = "external_ids", "bfd", "status", "options"
 BRIDGE_LISTS = "fail_mode", "flood_vlans", "mirrors", "controller", "protocols", "datapath_id"
-BRIDGE_MAPS = "external_ids", "other_config"
+BRIDGE_MAPS = "external_ids", "other_config", "flow_tables"
 BRIDGE_FLAGS = "stp_enable", "rstp_enable", "mcast_snooping_enable"
 
 
@@ -58,9 +60,7 @@ def _unset(
 
 def _port(uuid: str, **columns: Any) -> SimpleNamespace:
     """A port of which nothing is set but these columns."""
-    return _row(
-        uuid, **_unset((*PORT_LISTS, "bond_active_slave"), PORT_MAPS, ("protected",)) | columns
-    )
+    return _row(uuid, **_unset((*PORT_LISTS, "bond_active_slave"), PORT_MAPS, PORT_FLAGS) | columns)
 
 
 def _replica(name: str) -> SimpleNamespace:
