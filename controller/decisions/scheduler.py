@@ -9,9 +9,9 @@ until the switch has counted the new buckets.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from controller.decisions.decision_log import Evidence, how
 from controller.decisions.remembered_plans import RememberedPlans
@@ -49,28 +49,11 @@ RECENT_S = 0.3
 ON_TIME_S = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """The moves that a policy wants, and the loads on which these moves are based."""
 
     moves: Sequence[Move]
     evidence: Evidence
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One decision: the team on which it is based, and the policies to run, one after the other.
-
-    `present`: for each policy that acts immediately, the team with its current loads; None: unknown
-    loads. `complete`: every policy is run, and all loads that the policies use are known. `helped`:
-    the immediately acting policies whose moves could have helped.
-    """
-
-    team_view: TeamView
-    policies: Sequence[str]
-    present: Mapping[str, Snapshot | None]
-    complete: bool
-    helped: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -101,12 +84,12 @@ class Scheduler:
     _bucket_damping: Damping = field(default_factory=lambda: Damping(BUCKET_COOLDOWN_S))
     # When a move last changed the loads that a policy uses, by policy.
     _moved_s: dict[str, float] = field(default_factory=dict)
-    # How many decisions in a row found moves worth making, by policy.
-    _found_gain: Counter[str] = field(default_factory=Counter)
-    # When the first of these decisions was made, by policy.
-    _gain_since_s: dict[str, float] = field(default_factory=dict)
-    # How many readings in a row found a full uplink and moves that relieve it.
-    _found_urgent: int = 0
+    # Since when decisions have found moves worth making; None: the last one found none.
+    _gain_since_s: float | None = None
+    # Whether the last reading found a full uplink and moves that relieve it.
+    _found_urgent: bool = False
+    # Whether other peaks, load phases or cooldowns could have changed the last decision.
+    _peaks_matter: bool = False
     # When buckets last began to count other traffic, and the number of readings after that time.
     _recounted_s: float = -math.inf
     _readings: int = 0
@@ -141,63 +124,63 @@ class Scheduler:
     # ---- a decision --------------------------------------------------------------------
 
     def begin(self, now_s: float) -> None:
-        """Prepare a decision when all replies to a poll have arrived. Call `decide` afterwards."""
+        """Prepare the values of `TeamView` for a decision: call `decide` with that view afterwards."""
         self.in_cooldown = frozenset().union(*(d.in_cooldown(now_s) for d in self.dampings))
         self.merge_due = self.splits.due(now_s)
 
-    def decide(self, team_view: TeamView, now_s: float, between: bool = False) -> Decision:
-        """Store the loads of a poll, and return the policies to run.
+    def decide(self, team_view: TeamView, now_s: float, between: bool = False) -> list[Wanted]:
+        """Store the loads of a poll, and return the moves that each policy wants to make now.
 
-        Call `wanted` for each policy, and then `finish`. `between`: only ports were read, between
-        two polls, so policies with buckets in use are not run.
+        `between`: only ports were read, between two polls, so policies with buckets in use are not
+        asked.
         """
         self.last_s = now_s
-        if same := self._judged is not None and self._judged.shows_same(team_view):
+        same = self._judged is not None and self._judged.shows_same(team_view)
+        if self._judged is not None and same:
             # The results for these loads have already been computed.
-            assert self._judged is not None
             team_view = self._judged
         in_use = team_view.in_use if between else ()
         policies = [policy for policy in team_view.config.rebalancing if policy not in in_use]
-        known = self.late_known
         present = {
             p: self._at_this_moment(p, team_view, now_s) for p in policies if PRESETS[p].at_once
         }
-        known = known and self.late_known
-        complete = known and not between and None not in present.values()
-        again = complete and same and not self._late and now_s < self.same_until_s
         # The first reading after everything was counted mixes loads from before and after the
         # change, so wait for the next one.
+        known = team_view.late_known and self.late_known
+        complete = known and not between and None not in present.values()
+        again = complete and same and not self._late and now_s < self.same_until_s
         if known and any(PRESETS[policy].at_once for policy in team_view.config.rebalancing):
             self._remember(team_view, again, now_s)
-        return Decision(team_view, () if again else policies, present, complete)
+        if again:
+            return []
+        wants = (self._wanted(policy, team_view, present.get(policy), now_s) for policy in policies)
+        wanted = [found for found in wants if found is not None]
+        self._judged = None if wanted else team_view
+        if wanted or not complete:
+            self.same_until_s = -math.inf
+        elif policies:
+            self.same_until_s = self._next_change_s(team_view, now_s)
+        return wanted
 
-    def wanted(self, policy: str, decision: Decision, now_s: float) -> Wanted | None:
-        """Return the moves of a policy; None: the policy makes no moves, or must not run now.
+    def _wanted(
+        self, policy: str, team_view: TeamView, present: Snapshot | None, now_s: float
+    ) -> Wanted | None:
+        """Return the moves of a policy; None: the policy makes no moves, or must not be asked now.
 
-        A policy with a window is run at most once in each window.
+        A policy with a window is asked at most once in each window. `present`: the team with its
+        current loads, for a policy that acts immediately; None: they are unknown.
         """
-        team_view = decision.team_view
-        if (present := decision.present.get(policy)) is not None and (
-            wanted := self._urgent(policy, team_view, present, now_s)
-        ):
+        if present is not None and (wanted := self._urgent(policy, team_view, present, now_s)):
             return wanted
         if self.pauses(policy, team_view, now_s) or team_view.is_calm(policy):
             return None
         if PRESETS[policy].at_once:
-            return self._wanted_at_once(policy, decision, now_s)
+            return self._wanted_at_once(policy, team_view, now_s)
         window_s = team_view.window_s(policy)
         if (snapshot := team_view.snapshot(policy, window_s)) is None:
             return None
         moves = PRESETS[policy].rebalance(snapshot).moves
         return Wanted(moves, Evidence.evidence_of(snapshot, how(window_s))) if moves else None
-
-    def finish(self, decision: Decision, moved: bool) -> None:
-        """End a decision after its policies have run. `moved`: at least one policy wanted moves."""
-        self._judged = None if moved else decision.team_view
-        if moved or not decision.complete:
-            self.same_until_s = -math.inf
-        elif decision.policies:
-            self.same_until_s = self._next_change_s(decision)
 
     def _at_this_moment(self, policy: str, team_view: TeamView, now_s: float) -> Snapshot | None:
         """Return the team with its current loads, and record how the loads change.
@@ -226,13 +209,14 @@ class Scheduler:
         reading after a change mixes loads from before and after it.
         """
         if not self.late_known or not self.filling.is_urgent(now_s):
-            self._found_urgent = 0
+            self._found_urgent = False
             return None
         moves, evidence = self._relief(policy, team_view, snapshot, now_s)
-        self._found_urgent = self._found_urgent + 1 if moves else 0
-        if self._found_urgent < (1 if self.filling.steady else 2):
+        confirmed = self._found_urgent or self.filling.steady
+        self._found_urgent = bool(moves) and not confirmed
+        if not moves or not confirmed:
             return None
-        self._found_urgent = self._found_gain[policy] = 0
+        self._gain_since_s = None
         return Wanted(moves, evidence)
 
     def _judge_late_counters(
@@ -298,31 +282,30 @@ class Scheduler:
         plan = gain.worthwhile(self._plans.plan_of(relieve, snapshot), snapshot)
         return plan.moves, Evidence.evidence_of(snapshot, AT_THE_MOMENT)
 
-    def _wanted_at_once(self, policy: str, decision: Decision, now_s: float) -> Wanted | None:
+    def _wanted_at_once(self, policy: str, team_view: TeamView, now_s: float) -> Wanted | None:
         """Return moves that have been worthwhile at the peaks of loads for `EVEN_AFTER_S`.
 
         Related loads start within about that time, so one decision takes all of them into account.
         If loads do not change, two readings are enough: the first reading after a change mixes
         loads from before and after the change.
         """
-        team_view = decision.team_view
         latest, peaks = team_view.live(policy), team_view.live(policy, self.peaks)
         if not self.late_known or latest is None or peaks is None:
             return None
         plan, judged, at = Plan(), peaks, AT_PEAKS
-        if gain.may_help_now(latest, peaks):
-            decision.helped.add(policy)
+        self._peaks_matter = gain.may_help_now(latest, peaks)
+        if self._peaks_matter:
             plan, judged, at = self._at_peaks(policy, latest, peaks, now_s)
         ports = (unit.name for unit in judged.units if not unit.is_bucket)
         self.splits.judge(ports, plan.mergeable, now_s)
         if not plan.moves:
-            self._found_gain[policy] = 0
+            self._gain_since_s = None
             return None
-        self._found_gain[policy] += 1
-        if self._found_gain[policy] == 1:
-            self._gain_since_s[policy] = now_s
-        waits = now_s - self._gain_since_s[policy] < EVEN_AFTER_S - ON_TIME_S
-        if self._found_gain[policy] < 2 or (waits and self.filling.changes(now_s)):
+        if self._gain_since_s is None:
+            self._gain_since_s = now_s
+            return None
+        waits = now_s - self._gain_since_s < EVEN_AFTER_S - ON_TIME_S
+        if waits and self.filling.changes(now_s):
             return None
         return Wanted(plan.moves, Evidence.evidence_of(judged, at))
 
@@ -384,48 +367,41 @@ class Scheduler:
     @property
     def awaits_confirmation(self) -> bool:
         """Whether worthwhile moves were found that the next reading must confirm."""
-        return any(self._found_gain.values()) or self._found_urgent > 0
+        return self._gain_since_s is not None or self._found_urgent
 
     # ---- the same decision again ---------------------------------------------------------
 
-    def _next_change_s(self, decision: Decision) -> float:
+    def _next_change_s(self, team_view: TeamView, now_s: float) -> float:
         """Return the engine time from which decisions may differ if readings stay the same.
 
-        Infinity: decisions do not change until readings do. The time of the last decision: even the
-        next decision may differ, for example because a condition has then lasted long enough.
+        Infinity: decisions do not change until readings do. `now_s`: even the next decision may
+        differ, for example because a condition has then lasted long enough.
         """
-        team_view, last_s = decision.team_view, self.last_s
-        assert last_s is not None
         if self._found_urgent or self._late or not self.late_known:
-            return last_s
+            return now_s
         if not all(PRESETS[policy].at_once for policy in team_view.config.rebalancing):
             # Means change with time.
-            return last_s
-        if any(self.pauses(policy, team_view, last_s) for policy in team_view.config.rebalancing):
-            return last_s
-        remembered_s = min(
-            self.peaks.falls_s,
-            self.load_phases.next_change_s,
-            *(damping.next_change_s(last_s) for damping in self.dampings),
-        )
-        if not decision.helped:
-            # Peaks that fall, phases that are forgotten and cooldowns that end change nothing.
-            remembered_s = self.load_phases.begins_s
+            return now_s
+        if any(self.pauses(policy, team_view, now_s) for policy in team_view.config.rebalancing):
+            return now_s
+        # Peaks that fall, phases that are forgotten and cooldowns that end may change nothing.
+        remembered_s = self.load_phases.begins_s
+        if self._peaks_matter:
+            remembered_s = min(
+                self.peaks.falls_s,
+                self.load_phases.next_change_s,
+                *(damping.next_change_s(now_s) for damping in self.dampings),
+            )
+        confirms_s = math.inf
+        if self._gain_since_s is not None:
+            waits_s = self._gain_since_s + EVEN_AFTER_S - ON_TIME_S
+            confirms_s = min(waits_s, self.filling.settles_s)
         return min(
-            self.filling.next_change_s(last_s),
-            self.splits.next_split_s(last_s),
-            self._confirms_s,
+            self.filling.next_change_s(now_s),
+            self.splits.next_split_s(now_s),
+            confirms_s,
             remembered_s,
         )
-
-    @property
-    def _confirms_s(self) -> float:
-        """The time from which worthwhile moves may be made; infinity if there are none."""
-        since_s = (
-            self._gain_since_s[policy] for policy, found in self._found_gain.items() if found
-        )
-        waits_s = min(since_s, default=math.inf) + EVEN_AFTER_S - ON_TIME_S
-        return waits_s if waits_s == math.inf else min(waits_s, self.filling.settles_s)
 
     def _remember(self, team_view: TeamView, again: bool, now_s: float) -> None:
         """Update peaks and load phases. `again`: loads are the same as in the last decision."""

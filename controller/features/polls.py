@@ -157,17 +157,14 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         return not paused and team_view.covers(window_s)
 
     def _decide(self, team_view: TeamView, now_s: float) -> list[Command]:
-        """Let each policy decide, and carry out its moves."""
-        bridge, relieved = self.bridge, set[str]()
-        decision = bridge.scheduler.decide(team_view, now_s, bridge.polling.is_extra)
-        for policy in decision.policies:
-            if (wanted := bridge.scheduler.wanted(policy, decision, now_s)) is None:
-                continue
+        """Let each policy decide, and then carry out the moves of all."""
+        bridge = self.bridge
+        wanted = bridge.scheduler.decide(team_view, now_s, bridge.polling.is_extra)
+        for moves, evidence in wanted:
             self.convergence.start(now_s)
-            bridge.decision_log.evidence = wanted.evidence
-            bridge.placing.carry_out(wanted.moves, now_s)
-            relieved |= {move.source for move in wanted.moves}
-        bridge.scheduler.finish(decision, moved=bool(relieved))
+            bridge.decision_log.evidence = evidence
+            bridge.placing.carry_out(moves, now_s)
+        relieved = {move.source for moves, _ in wanted for move in moves}
         commands: list[Command] = []
         if relieved:
             team_view = bridge.placing.team_view
