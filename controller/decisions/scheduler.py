@@ -187,17 +187,17 @@ class Scheduler:
 
         None: the current loads are unknown.
         """
-        beside = team_view.beside()
+        unexplained = team_view.unexplained()
         if not self._paused(policy, team_view, now_s):
-            self.filling.take_beside(beside, now_s)
-        snapshot = team_view.offered(policy, self.filling.least_beside(beside))
+            self.filling.note_unexplained(unexplained, now_s)
+        snapshot = team_view.offered(policy, self.filling.least_unexplained(unexplained))
         if snapshot is None or self._counts_lag(policy, team_view, now_s):
             return None
         late = team_view.late_ports
         ports = [port.ofport for port in team_view.config.vm_ports if port.ofport not in late]
         rise = team_view.loads.rise(ports)
         self.filling.see(snapshot, rise, _late_rise(team_view, late, rise), now_s)
-        self._judge_late_counters(team_view, beside, now_s)
+        self._judge_late_counters(team_view, unexplained, now_s)
         return snapshot
 
     def _urgent(
@@ -220,7 +220,7 @@ class Scheduler:
         return Wanted(moves, evidence)
 
     def _judge_late_counters(
-        self, team_view: TeamView, beside: Mapping[str, Load], now_s: float
+        self, team_view: TeamView, unexplained: Mapping[str, Load], now_s: float
     ) -> None:
         """Set `late_known`: whether all late counters cover only time since the last load change.
 
@@ -240,10 +240,12 @@ class Scheduler:
             lag_s = UNITS_INTERVAL_S - slack_s
             ports_suffice = all(map(team_view.loads.is_late, divided))
             counted = counted and self.filling.addresses_known(None if ports_suffice else lag_s)
-        self.late_known = counted and not (late and self._is_unexplained(team_view, beside, late))
+        self.late_known = counted and not (
+            late and self._is_unexplained(team_view, unexplained, late)
+        )
 
     def _is_unexplained(
-        self, team_view: TeamView, beside: Mapping[str, Load], late: Collection[str]
+        self, team_view: TeamView, unexplained: Mapping[str, Load], late: Collection[str]
     ) -> bool:
         """Whether traffic that no unit accounts for has risen on an uplink of late units.
 
@@ -251,10 +253,10 @@ class Scheduler:
         yet. Slowly rising loads cannot be detected in another way.
         """
         at = {unit.uplink for unit in team_view.loaded() if unit.name in late}
-        least = self.filling.least_beside(beside)
+        least = self.filling.least_unexplained(unexplained)
         for uplink in team_view.config.uplinks:
             if uplink.name in at:
-                new = beside[uplink.name] - least[uplink.name]
+                new = unexplained[uplink.name] - least[uplink.name]
                 if max(new.tx_bps, new.rx_bps) > UNEXPLAINED_RATIO * team_view.capacity_bps(uplink):
                     return True
         return False
@@ -268,8 +270,8 @@ class Scheduler:
         full, the result is moves that help only now.
         """
         relieve = PRESETS[policy].relieve
-        beside = self.filling.least_beside(team_view.beside())
-        if peaks := team_view.offered(policy, beside, self.peaks):
+        unexplained = self.filling.least_unexplained(team_view.unexplained())
+        if peaks := team_view.offered(policy, unexplained, self.peaks):
             plan = gain.worthwhile(
                 gain.worthwhile(self._plans.plan_of(relieve, peaks), peaks), snapshot
             )

@@ -38,7 +38,7 @@ PATIENCE_S = 0.1
 # A load that repeats within `peaks.PEAK_S` is usually high for less than this at a time.
 LASTING_S = 3.0
 # Traffic that belongs to no unit is its lowest rate in this time, so that queues do not count.
-BESIDE_S = 1.0
+UNEXPLAINED_S = 1.0
 
 NEVER = -math.inf, -math.inf, -math.inf
 
@@ -65,7 +65,7 @@ class Filling:
     _addresses_s: tuple[float, float, float] = NEVER
     taken_s: float = -math.inf
     # The latest stored traffic; and earlier traffic, with the time until which it lasted.
-    _beside: Mapping[str, Load] = field(default_factory=dict)
+    _unexplained: Mapping[str, Load] = field(default_factory=dict)
     _before: deque[tuple[float, Mapping[str, Load]]] = field(default_factory=deque)
 
     def see(self, snapshot: Snapshot, rise: Load, late_rise: Load, now_s: float) -> None:
@@ -137,19 +137,19 @@ class Filling:
             return False
         return self.steady or now_s - self.full_s >= PATIENCE_S
 
-    def take_beside(self, beside: Mapping[str, Load], now_s: float) -> None:
+    def note_unexplained(self, unexplained: Mapping[str, Load], now_s: float) -> None:
         """Store each uplink's traffic outside all units. Call this while no move is in progress."""
-        if self._beside and self._beside != beside:
-            self._before.append((self.taken_s, self._beside))
-        self._beside, self.taken_s = beside, now_s
-        while self._before and self._before[0][0] < now_s - BESIDE_S:
+        if self._unexplained and self._unexplained != unexplained:
+            self._before.append((self.taken_s, self._unexplained))
+        self._unexplained, self.taken_s = unexplained, now_s
+        while self._before and self._before[0][0] < now_s - UNEXPLAINED_S:
             self._before.popleft()
 
-    def least_beside(self, uplinks: Iterable[str]) -> Mapping[str, Load]:
-        """Return, by uplink, the lowest rate in `BESIDE_S` of traffic that belongs to no unit."""
+    def least_unexplained(self, uplinks: Iterable[str]) -> Mapping[str, Load]:
+        """Return, by uplink, the lowest rate in `UNEXPLAINED_S` of traffic that belongs to no unit."""
         if not self._before:
-            return {name: self._beside.get(name, IDLE) for name in uplinks}
-        taken = [*(of for _, of in self._before), self._beside]
+            return {name: self._unexplained.get(name, IDLE) for name in uplinks}
+        taken = [*(of for _, of in self._before), self._unexplained]
         least = {}
         for name in uplinks:
             loads = [of.get(name, IDLE) for of in taken]
@@ -163,7 +163,7 @@ class Filling:
         """
         if self.reads_fast(now_s) or (self.full_s is not None and not self.steady):
             return now_s
-        # When the oldest traffic is forgotten, the result of `least_beside` may rise.
+        # When the oldest traffic is forgotten, the result of `least_unexplained` may rise.
         forgotten_s = _forgotten_s(self._before[0][0]) if self._before else math.inf
         return min(_lasts_s(self.full_s, now_s), _lasts_s(self.high_s, now_s), forgotten_s)
 
@@ -171,7 +171,7 @@ class Filling:
         self.full_s = self.high_s = self._fast_s = None
         self._addresses_s = NEVER
         self.steady = True
-        self._beside = {}
+        self._unexplained = {}
         self._before.clear()
 
 
@@ -196,5 +196,5 @@ def _lasts_s(since_s: float | None, now_s: float) -> float:
 
 def _forgotten_s(at_s: float) -> float:
     """Return when traffic stored at `at_s` is forgotten, in whole microseconds, like poll times."""
-    edge_s = round(at_s + BESIDE_S, DIGITS)
-    return edge_s if at_s < edge_s - BESIDE_S else edge_s + 10**-DIGITS
+    edge_s = round(at_s + UNEXPLAINED_S, DIGITS)
+    return edge_s if at_s < edge_s - UNEXPLAINED_S else edge_s + 10**-DIGITS

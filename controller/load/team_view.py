@@ -72,7 +72,7 @@ class TeamView:
     # Caches of uplinks and units by window, because a decision needs them more than once.
     _team: dict[float | None, tuple[Uplink, ...]] = field(default_factory=dict, init=False)
     _made: dict[float | None, tuple[Unit, ...]] = field(default_factory=dict, init=False)
-    _beside: dict[str, Load] = field(default_factory=dict, init=False)
+    _unexplained: dict[str, Load] = field(default_factory=dict, init=False)
     _offered: dict[str, tuple[Mapping[str, Load], Snapshot]] = field(
         default_factory=dict, init=False
     )
@@ -357,24 +357,24 @@ class TeamView:
 
     def live(self, policy: str, peaks: Peaks = NO_PEAKS) -> Snapshot | None:
         """Return the result of `offered`, with the current traffic that belongs to no unit."""
-        return self.offered(policy, self.beside(), peaks)
+        return self.offered(policy, self.unexplained(), peaks)
 
     def offered(
-        self, policy: str, beside: Mapping[str, Load], peaks: Peaks = NO_PEAKS
+        self, policy: str, unexplained: Mapping[str, Load], peaks: Peaks = NO_PEAKS
     ) -> Snapshot | None:
         """Return the team with the offered load, which may exceed the capacity of uplinks.
 
         Each unit has its peak, or its current load if no peak is known. The load of an uplink is
-        the sum of its units' loads and its other traffic (`beside`, by uplink name). So a move
+        the sum of its units' loads and its other traffic (`unexplained`, by uplink name). So a move
         changes these loads immediately, even while queues drain and switches adapt. None: loads
         have been known for less than `KNOWN_S`.
         """
         if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
             return None
         made = self._offered.get(policy) if peaks is NO_PEAKS else None
-        if made is not None and made[0] == beside:
+        if made is not None and made[0] == unexplained:
             return made[1]
-        sums: dict[str | None, list[float]] = {name: [0.0, 0.0] for name in beside}
+        sums: dict[str | None, list[float]] = {name: [0.0, 0.0] for name in unexplained}
         units = list(self.loaded())
         judged = self.reused.reuse("present" if peaks is NO_PEAKS else "peaks")
         for number in self._stirring(peaks):
@@ -394,20 +394,22 @@ class TeamView:
             if load is not unit.load or excluded:
                 spread_bps = unit.load.tx_bps if unit.spread else 0.0
                 units[number] = judged(unit.name, _judged, (load, spread_bps, excluded, unit))
-        uplinks = tuple(u.carrying(beside[u.name] + Load(*sums[u.name])) for u in self.uplinks())
+        uplinks = tuple(
+            u.carrying(unexplained[u.name] + Load(*sums[u.name])) for u in self.uplinks()
+        )
         found = self._snapshot(policy, uplinks, tuple(units))
         if peaks is NO_PEAKS:
-            self._offered[policy] = beside, found
+            self._offered[policy] = unexplained, found
         return found
 
-    def beside(self) -> dict[str, Load]:
+    def unexplained(self) -> dict[str, Load]:
         """Return, by uplink name, the current traffic that does not belong to a unit on the uplink."""
-        if not self._beside:
+        if not self._unexplained:
             sums = _by_uplink(self.loaded())
             for uplink in self.carrying():
                 in_units = sums.get(uplink.name, IDLE)
-                self._beside[uplink.name] = IDLE.larger(uplink.load - in_units)
-        return self._beside
+                self._unexplained[uplink.name] = IDLE.larger(uplink.load - in_units)
+        return self._unexplained
 
     def _snapshot(
         self, policy: str, uplinks: tuple[Uplink, ...], units: tuple[Unit, ...]

@@ -13,13 +13,16 @@ CAPACITY_BPS = 100.0
 LEAST = st.tuples(*[st.integers(0, 3)] * 4)
 
 
-def take(filling: Filling, beside: tuple[int, ...], tenths: int) -> None:
-    loads = {"eth0": Load(beside[0], beside[1]), "eth1": Load(beside[2], beside[3])}
-    filling.take_beside(loads, tenths / 10)
+def take(filling: Filling, unexplained: tuple[int, ...], tenths: int) -> None:
+    loads = {
+        "eth0": Load(unexplained[0], unexplained[1]),
+        "eth1": Load(unexplained[2], unexplained[3]),
+    }
+    filling.note_unexplained(loads, tenths / 10)
 
 
-def beside(filling: Filling) -> tuple[Load, Load]:
-    least = filling.least_beside(("eth0", "eth1"))
+def unexplained(filling: Filling) -> tuple[Load, Load]:
+    least = filling.least_unexplained(("eth0", "eth1"))
     return least["eth0"], least["eth1"]
 
 
@@ -32,16 +35,16 @@ def test_what_is_held_beside_units_is_as_if_it_was_read_ten_times_a_second(
         for filling in (read, held):
             take(filling, least, tenths)
     last = tenths = len(before) - 1
-    found = beside(read)
+    found = unexplained(read)
     while tenths < last + 30 and (tenths + 1) / 10 < held.next_change_s(last / 10):
         tenths += 1
         take(read, before[-1], tenths)
-        assert beside(read) == found
+        assert unexplained(read) == found
     held.taken_s = tenths / 10
     for more, least in enumerate((before[-1], *then), 1):
         for filling in (read, held):
             take(filling, least, tenths + more)
-        assert beside(read) == beside(held)
+        assert unexplained(read) == unexplained(held)
 
 
 def see(filling: Filling, bps: float, rise_bps: float, now_s: float) -> None:
