@@ -365,6 +365,8 @@ class Installation(Feature[InstalledRead | BundleDone]):
         if learns(self.installed or EMPTY):
             forgotten = bridge.handover.take_over()
             return [*forgotten, *bridge.reconcile(now_s), ReadLearned(self.config.name)]
+        # NORMAL forwards, and learns addresses that will have to be cleared.
+        bridge.handover.taken_over_with = ()
         inspects = bridge.phase is Phase.INSPECTING
         if inspects and not first_reading:
             return []

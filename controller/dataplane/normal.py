@@ -79,7 +79,13 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     yield from _learn_from_unknown(team)
     # Frames from uplinks to a VM port without any uplink must not reach NORMAL.
     from_vm = {Register.UPLINK: 0}
-    yield flow(Table.NO_UPLINK, 0, from_vm, *((TO_NORMAL,) if team.floods_to_normal else ()))
+    by_normal: Actions = (TO_NORMAL,) if team.floods_to_normal else ()
+    if by_normal and not team.hears_everywhere:
+        # When an uplink is up again, the bond announces the addresses that NORMAL has learned from these
+        # frames. If an announcement returns on another uplink, its address must not seem to be there.
+        lock = (SetField(Register.ANNOUNCES, 1), Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
+        by_normal = (*lock, TO_NORMAL)
+    yield flow(Table.NO_UPLINK, 0, from_vm, *by_normal)
     # The flows in EGRESS for known VM ports, and for no VM port at all, have a higher priority.
     yield flow(Table.EGRESS, 3, from_vm, goto=Table.UPLINK_OUT)
     judged = _LEFT_TO_NORMAL, Resubmit(Table.LOCAL_SOURCE)

@@ -160,6 +160,30 @@ def test_on_a_lag_an_address_that_has_moved_away_silently_is_heard(
         wait_until(is_back, "the address is here again")
 
 
+@on_beds([spec for spec in NO_LAG if spec.on_bond])
+def test_a_vm_that_had_no_uplink_is_not_taken_to_be_upstream(bed: Bed, service: Service) -> None:
+    """Without any uplink, NORMAL learns its address; the bond announces it when all uplinks are back.
+
+    The announcement returns on the other uplink, if that is up at the same time.
+    """
+    first, second = bed.uplinks
+    with service.attached(bed, "--policy", "originating-port"):
+        with service.dead():
+            with bed.cable_pulled(first), bed.cable_pulled(second):
+                bed.introduce()
+                wait_until(bed.normal_knows_vms, "NORMAL has learned the VMs")
+                bed.revalidated()
+                bed.introduce()
+            bed.revalidated()
+            for vm in bed.vms:
+                returned = bed.shot(second.upstream_end, frames.rarp, vm.mac, 0, 0, "announcement")
+                to_it = bed.frame_of(bed.hosts[0], frames.to(vm.mac))
+                copies = bed.fire([returned, to_it])
+                assert not copies[returned.frame_id].points
+                assert copies[to_it.frame_id].points == [str(vm)]
+        service.wait_ready(bed)
+
+
 @on_beds([spec for spec in BEDS if spec.team in (BALANCE_SLB, LACP)])
 def test_snooping_brings_no_second_copy(bed: Bed, service: Service) -> None:
     """NORMAL sends to members that it knows, and to ports that get all groups, whatever their flags."""
