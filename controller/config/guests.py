@@ -18,6 +18,10 @@ UUID_AND_MAC = re.compile(
 VMID_AND_NUMBER = re.compile(r"[1-9][0-9]{2,8}i[0-9]{1,3}")
 
 
+# The keys with a VM's name or ID: of libvirt, OpenStack, XCP-ng and ovs-cni.
+OF_VM = ("vm-id", "vm-uuid", "xs-vm-uuid", "contPodUid")
+
+
 class VmNames(NamedTuple):
     """The names that a hypervisor uses for an interface and its VM.
 
@@ -32,8 +36,9 @@ class VmNames(NamedTuple):
     @classmethod
     def of(cls, interface: InterfaceRow) -> VmNames:
         ids = interface.external_ids
-        of_vm = tuple(ids[key] for key in ("vm-id", "vm-uuid") if ids.get(key))
-        own = tuple(ids[key] for key in ("iface-id",) if ids.get(key))
+        of_vm = tuple(ids[key] for key in OF_VM if ids.get(key))
+        # XCP-ng writes the same value to both keys.
+        own = tuple(dict.fromkeys(ids[key] for key in ("iface-id", "xs-vif-uuid") if ids.get(key)))
         if not (of_vm or own) and (found := PROXMOX.fullmatch(interface.name)) is not None:
             vm = found[1] or found[2]
             return cls((vm,), (), (f"{vm}i{found[3]}",))

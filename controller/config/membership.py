@@ -19,7 +19,7 @@ from controller.text.wording import nearest, quoted
 from policies.model import MAX_UPLINKS
 
 # Keys that libvirt, OpenStack and others write to the Interface of a VM.
-VM_IDS = ("iface-id", "vm-id", "vm-uuid", "attached-mac")
+VM_IDS = ("iface-id", "vm-id", "vm-uuid", "xs-vm-uuid", "contPodUid", "attached-mac")
 # Patterns for the names of VM interfaces, keyed by the program that uses these names.
 VM_NAMES = {
     "libvirt": r"vnet\d+",

@@ -34,6 +34,8 @@ PREFIX = "lbt/"
 ANSWER_TIMEOUT_S = 15.0
 SLOW_TIMEOUT_S = 125.0
 EXPIRY_CHECK_MS = 1000
+# How often to check whether the socket still exists.
+RUNDIR_CHECK_MS = 5000
 # How long a client may take to send a request or read an answer, and the most open connections.
 CALLER_MAX_S, CALLERS_MAX = 10.0, 64
 # The database and the switch have separate time limits, so the cause is not known here.
@@ -72,14 +74,8 @@ class Server:
     """The control socket's server. It runs on the main thread; the engine's thread calls `reply`."""
 
     def __init__(self, submit: Callable[[Request], None], version: str) -> None:
-        # Anyone with write access to the socket can send commands, so only its owner has write access.
-        others = os.umask(0o077)
-        try:
-            error, self._server = ovs.unixctl.server.UnixctlServer.create(None, version)
-        finally:
-            os.umask(others)
-        if error:
-            raise OSError(error, os.strerror(error))
+        self._version = version
+        self._server = self._listen()
         self._submit = submit
         self._ids = itertools.count(1)
         # For each request: the connection, the time limit, and the duration of the limit.
@@ -94,6 +90,33 @@ class Server:
         # OVS daemons in C have the command list-commands. OVS daemons in Python have help instead.
         listed = ovs.unixctl.commands["help"].callback
         ovs.unixctl.command_register("list-commands", "", 0, 0, listed, None)
+
+    def _listen(self) -> Any:
+        """Create the socket. Only its owner has write access, because a client can send any command."""
+        others = os.umask(0o077)
+        try:
+            error, server = ovs.unixctl.server.UnixctlServer.create(None, self._version)
+        finally:
+            os.umask(others)
+        if error:
+            raise OSError(error, os.strerror(error))
+        return server
+
+    def _listen_again(self) -> None:
+        """Create the socket and the pidfile again, if another program has deleted Open vSwitch's run directory."""
+        old = self._server._listener
+        if os.path.exists(old.bind_path):
+            return
+        with contextlib.suppress(OSError):
+            # A deleted directory can still be mounted.
+            if not os.stat(os.path.dirname(old.bind_path)).st_nlink:
+                return
+            server = self._listen()
+            old.bind_path = None  # closing would delete the new socket, which has the same path
+            self._server.close()
+            self._server = server
+            if not os.path.exists(ovs.daemon.make_pidfile_name(None)):
+                ovs.daemon._make_pidfile()
 
     def reply(self, reply: Reply) -> None:
         """Answer a request. May be called on any thread."""
@@ -111,13 +134,14 @@ class Server:
         # just before `block`, does not wake this thread, but a byte on the socket does.
         signal.set_wakeup_fd(self._waken.fileno(), warn_on_full_buffer=False)
         while going_on():
+            self._listen_again()
             self._server.run()
             self._hang_up()
             poller = ovs.poller.Poller()
             self._server.wait(poller)
             poller.fd_wait(self._wakened.fileno(), ovs.poller.POLLIN)
-            if self._waiting or self._server._conns:
-                poller.timer_wait(EXPIRY_CHECK_MS)
+            busy = self._waiting or self._server._conns
+            poller.timer_wait(EXPIRY_CHECK_MS if busy else RUNDIR_CHECK_MS)
             poller.block()
             self._answer()
             self._expire()

@@ -20,6 +20,7 @@ from controller.config.controllers import SECURE
 from controller.config.kept_keys import last_keys
 from controller.config.membership import NO_OFPORT
 from controller.config.rows import PREFIX, BridgeRow
+from controller.dataplane.tables import ADDRESSES_PER_PORT_MAX
 from controller.load.flooded import LOOPS_PPS
 from controller.operations import advice
 from controller.teaming.address_units import PER_PORT_MAX
@@ -34,6 +35,8 @@ ERROR, WARNING, NOTE = "error", "warning", "note"
 NOT_FOLLOWED_FOR_S = 900.0
 PASSIVE = ("ptcp:", "pssl:")
 KEYS_LOST = "OvsLbtConfigurationError"
+# A split VM port that sends more than the first rate should send at least this share of it in buckets.
+LEAST_SPLIT_BPS, SPREAD_RATIO = 1e6, 0.1
 # A service on standby checks several times a second whether this service is alive.
 STANDBY_ASKS_WITHIN_S = 10.0
 _STYLES = {ERROR: Style.BAD, WARNING: Style.WARN, NOTE: Style.PLAIN}
@@ -274,6 +277,15 @@ def _uplinks(about: About) -> Found:
         if links.flaps(uplink.name, about.now_s):
             text = f"uplink {uplink.name}: link is flapping"
             yield LINKS, WARNING, "flapping", text, "OvsLbtLinkFlapping"
+    own_mac = next((i.mac for i in about.row.interfaces if i.name == about.row.name), None)
+    for uplink in uplinks:
+        if (used := about.fleet.addresses.get(uplink.name)) and uplink.mac == own_mac:
+            text = (
+                f"uplink {uplink.name}: this device and the bridge have the same MAC address, and the device"
+                f" has IP addresses ({', '.join(used)}), so upstream switches may see this MAC address on"
+                f" several uplinks; move the IP addresses to device {about.row.name}"
+            )
+            yield LINKS, WARNING, "own-address", text
     for uplink in uplinks:
         if uplink.role is Role.DRAINED:
             yield LINKS, NOTE, "drained", f"uplink {uplink.name}: drained"
@@ -299,6 +311,14 @@ def _paths_and_moves(about: About) -> Found:
             found = f"uplink {uplink.uplink.name} is above the threshold, and no move can reduce its load"
             text = f"{found}; add capacity, or reduce the load"
             yield Told.CONNECTED, WARNING, "unrelieved", text, "OvsLbtUplinkSaturated"
+    if split := [one for one in status.ports if one.split] if status else []:
+        sent_bps = sum(one.load.tx_bps for one in split)
+        units = bridge.placing.team_view.loaded()
+        spread_bps = sum(unit.load.tx_bps for unit in units if unit.is_bucket)
+        if sent_bps > LEAST_SPLIT_BPS and spread_bps < SPREAD_RATIO * sent_bps:
+            names = ", ".join(one.port.name for one in split)
+            text = f"{names}: most sent frames are not IP, so splitting does not spread them over uplinks"
+            yield Told.CONNECTED, NOTE, "not-spread", text
     if status and (count := status.budgets_spent):
         text = f"{count} VM ports or addresses have used up their move budget"
         yield Told.CONNECTED, WARNING, "budget-spent", text, "OvsLbtMoveBudgetExhausted"
@@ -327,6 +347,11 @@ def _notes(about: About) -> Found:
         if known > PER_PORT_MAX:
             placed = f"{PER_PORT_MAX} of its {known} addresses are placed one by one"
             text = f"{port.name}: {placed}; the other addresses use the VM port's uplink"
+            yield Told.CHECK, NOTE, "addresses", text
+    for name, addresses in bridge.addresses.by_port.items() if bridge.serves else ():
+        if len(addresses) >= ADDRESSES_PER_PORT_MAX:
+            limit = f"the switch has learned {len(addresses)} addresses, which is its limit for a VM port"
+            text = f"{name}: {limit}; frames to other addresses behind it are flooded in their VLAN"
             yield Told.CHECK, NOTE, "addresses", text
     for up in about.status.uplinks if about.status else ():
         if up.up and up.capacity_guessed:

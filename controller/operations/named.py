@@ -25,6 +25,10 @@ from controller.text.wording import STARTED, Refused, one_of, quoted, unknown
 def row(fleet: Fleet, name: str) -> BridgeRow:
     """Return the record of an Open vSwitch bridge, attached or not."""
     if name not in fleet.rows:
+        for other in fleet.rows.values():
+            if any(port.name == name for port in other.ports):
+                found = f"{name} is a port or a VLAN bridge of bridge {other.name}, not a bridge"
+                raise Refused(f"{found}; use {quoted(other.name)}, which forwards its frames")
         raise Refused(unknown("bridge", name, fleet.rows, "ovs-vsctl list-br"))
     return fleet.rows[name]
 

@@ -53,6 +53,9 @@ UPGRADE = "upgrade Open vSwitch to 2.8 or later and restart it, which converts t
 # The states in which RSTP and STP keep a port from forwarding.
 BLOCKED = frozenset(("Discarding", "Learning", "listening", "learning", "blocking"))
 
+# The ID of a pod, which ovs-cni writes to the Port record.
+POD = "contPodUid"
+
 # Tables with rows that any bridge may reference. They rarely change.
 SHARED = ("Controller", "Flow_Table", "QoS", "Mirror")
 
@@ -186,7 +189,8 @@ def _port(row: Any, local: bool = False, hw_offload: bool = False) -> PortRow:
     is_rate = max_rate_bps.isascii() and max_rate_bps.isdigit() and len(max_rate_bps) <= MAX_DIGITS
     # Only one member of an active-backup bond, which is the default mode, carries traffic.
     backs_up = len(row.interfaces) > 1 and _first(row.bond_mode) in (None, "active-backup")
-    interfaces = (_interface(interface, local, hw_offload) for interface in row.interfaces)
+    pod = {key: row.external_ids[key] for key in (POD,) if key in row.external_ids}
+    interfaces = (_interface(interface, local, hw_offload, pod) for interface in row.interfaces)
     return PortRow(
         name=row.name,
         interfaces=tuple(sorted(interfaces, key=lambda i: i.name)),
@@ -209,7 +213,9 @@ def _port(row: Any, local: bool = False, hw_offload: bool = False) -> PortRow:
     )
 
 
-def _interface(row: Any, local: bool = False, hw_offload: bool = False) -> InterfaceRow:
+def _interface(
+    row: Any, local: bool = False, hw_offload: bool = False, more: Mapping[str, str] = NO_CONFIG
+) -> InterfaceRow:
     link_speed = _first(row.link_speed)
     driver = row.status.get("driver_name")
     # Devices are queried only if hardware offload is on.
@@ -218,7 +224,7 @@ def _interface(row: Any, local: bool = False, hw_offload: bool = False) -> Inter
         name=row.name,
         ofport=_first(row.ofport),
         link_speed_bps=float(link_speed) if link_speed else None,
-        external_ids=dict(row.external_ids),
+        external_ids={**more, **row.external_ids},
         uuid=str(row.uuid),
         mac=_first(row.mac_in_use),
         lacp_current=_first(row.lacp_current),

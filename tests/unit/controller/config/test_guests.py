@@ -48,6 +48,21 @@ def test_a_vm_is_found_by_its_address() -> None:
     assert found.guest(OTHER) is None
 
 
+@pytest.mark.parametrize(
+    ("ids", "vm", "own"),
+    [
+        # XCP-ng writes the ID of the virtual interface twice.
+        ({"xs-vm-uuid": "vm-1", "xs-vif-uuid": "vif-1", "iface-id": "vif-1"}, "vm-1", ("vif-1",)),
+        ({"contPodUid": "pod-1"}, "pod-1", ()),
+    ],
+)
+def test_hypervisors_name_vms_by_their_own_keys(
+    ids: Mapping[str, str], vm: str, own: tuple[str, ...]
+) -> None:
+    names = VmNames.of(interface("vif1.0", 9, ids))
+    assert (names.vm, names.own_identities) == (vm, own)
+
+
 def test_a_vm_without_a_name_or_an_address_is_not_known() -> None:
     assert behind(vif("vnet7", MAC), vif("vnet8", "", iface_id="i-2")).guests == ()
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import ovs.daemon
 import ovs.dirs
+import ovs.util
 import pytest
 
 from controller.api.engine_commands import Reply
@@ -76,6 +79,30 @@ def test_nobody_else_may_call_whatever_we_were_started_by(
         os.umask(before)
     (path,) = tmp_path.iterdir()
     assert path.is_socket() and path.stat().st_mode & 0o077 == 0
+    server._server.close()
+
+
+def test_a_run_directory_that_is_created_again_gets_the_socket_and_the_pidfile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "run"
+    pidfile = directory / "ovs-lbt.pid"
+    monkeypatch.setattr(ovs.dirs, "RUNDIR", str(directory))
+    monkeypatch.setattr(ovs.daemon, "_pidfile", str(pidfile))
+    monkeypatch.setattr(ovs.util, "PROGRAM_NAME", "ovs-lbt")
+    monkeypatch.setattr(ovs.daemon, "_make_pidfile", lambda: pidfile.write_text("1"))
+    directory.mkdir()
+    server = control.Server(lambda _: None, "1")
+    (path,) = directory.iterdir()
+    server._listen_again()
+    assert [*directory.iterdir()] == [path]
+    shutil.rmtree(directory)
+    server._listen_again()
+    assert not directory.exists()
+    directory.mkdir()
+    server._listen_again()
+    assert path.stat().st_mode & 0o077 == 0 and pidfile.exists()
+    _call(str(path)).close()
     server._server.close()
 
 

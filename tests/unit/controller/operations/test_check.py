@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from controller.api.engine_commands import Connect, Write
-from controller.api.events import Challenged, Faulted, ForeignFlow
+from controller.api.events import AddressesRead, Challenged, Faulted, ForeignFlow
 from controller.api.status import UPLINK_METRICS
 from controller.config.rows import BridgeRow, InterfaceRow
 from controller.dataplane.drops import Drop
-from tests.unit.controller.engine.told import shown
+from policies.model import OFPORT_LOCAL
+from tests.unit.controller.engine.told import offer, shown
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import (
     bond,
@@ -159,6 +160,39 @@ def test_frames_that_are_dropped_on_purpose_are_reported_by_port_and_reason() ->
     assert "dropped" not in done(here.ask("show")).replace("vnet0: dropped", "")
 
 
+def test_an_address_of_the_host_on_an_uplink_with_the_bridge_s_mac_is_found() -> None:
+    mac = "02:00:00:00:00:01"
+    row = replace(host(), ports=(*host().ports, port("br0", OFPORT_LOCAL)))
+    here = world(
+        row.with_interfaces(lambda o: replace(o, mac=mac) if o.name in ("br0", "eth1") else o)
+    ).start()
+    here.say(AddressesRead({"eth2": ("192.0.2.1",), "br0": ("192.0.2.2",)}))
+    assert found(here) == {}
+    here.say(AddressesRead({"eth1": ("192.0.2.1",)}))
+    assert found(here).keys() == {"own-address"} and "192.0.2.1" in str(found(here))
+
+
+def test_a_split_that_spreads_nothing_is_reported() -> None:
+    here = world(host("adaptive"))
+    offer(here, [14e9]).start().run_for(20)
+    assert shown(here)["ports"][0]["split"]
+    assert "most sent frames are not IP" in notes(here)["not-spread"]
+    here.switches["br0"].connections = {10: dict.fromkeys(range(256), 1 / 256)}
+    here.run_for(20)
+    assert shown(here)["ports"][0]["split"] and "not-spread" not in notes(here)
+
+
+def test_a_port_with_as_many_addresses_as_the_switch_learns_is_reported() -> None:
+    here = world(host())
+    learned = tuple((10, f"02:00:00:00:{n >> 8:02x}:{n & 255:02x}", 0) for n in range(1024))
+    here.switches["br0"].learned = learned[1:]
+    here.start().run_for(1)
+    assert "addresses" not in notes(here)
+    here.switches["br0"].learned = learned
+    here.run_for(20)
+    assert "has learned 1024 addresses" in notes(here)["addresses"]
+
+
 def with_mac(
     one: InterfaceRow, name: str, mac: str, ids: Mapping[str, str] = MappingProxyType({})
 ) -> InterfaceRow:
@@ -263,6 +297,11 @@ def test_what_makes_a_bridge_worth_a_second_look() -> None:
     ("row", "words", "why"),
     [
         (host(), ("br9",), "no bridge is named br9 (did you mean br0?); "),
+        (
+            host(),
+            ("vnet0",),
+            "vnet0 is a port or a VLAN bridge of bridge br0, not a bridge; use br0",
+        ),
         (host(), ("br0", "threshold=60"), "is already attached; "),
         (host(), ("br0", "no-such=1"), "is already attached; "),
         (without_us(host()), ("br0", "threshold=9"), "threshold"),
