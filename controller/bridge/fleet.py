@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hmac
 import itertools
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -22,16 +21,11 @@ from controller.api.history import Names
 from controller.api.status import BridgeStatus
 from controller.bridge import status
 from controller.bridge.bridge import Bridge, Commands
-from controller.bridge.lost_keys import LostKeys, copied
+from controller.bridge.lost_keys import LostKeys, copied, uplink_keys_kept
 from controller.bridge.phase import Phase, Turn, after
 from controller.config import controllers
 from controller.config.guests import VmNames
-from controller.config.kept_keys import (
-    UPLINK_KEYS_COPY,
-    current_uplink_keys,
-    uplink_keys,
-    with_uplink_keys,
-)
+from controller.config.kept_keys import with_uplink_keys
 from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
@@ -227,10 +221,12 @@ class Fleet:
     ) -> Commands:
         config = read_bridge(row, bridge.config if bridge else None)
         commands = _secured(row) if controllers.was_loosened(row, config.on_bond) else []
-        restored, kept = uplink_keys_kept(row, config)
-        if settings := (*isolation(row, config), *copied(row), *kept):
+        kept = (*copied(row), *uplink_keys_kept(row, config))
+        if settings := (*isolation(row, config), *kept):
             commands.append(Write(settings))
-        commands += restored
+        for name in sorted({one.record for one in kept if one.table == "Interface"}):
+            found = f"Interface {name}: another program has created the record again"
+            commands.append(Report("info", f"{found}; the service restores its ovs-lbt keys"))
         if bridge is None:
             commands += self.manage(config)
         else:
@@ -369,26 +365,6 @@ def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Se
             continue
         yield Setting("Port", port.name, "protected", value, column="protected")
         yield Setting("Port", port.name, PROTECTED, value)
-
-
-def uplink_keys_kept(row: BridgeRow, config: BridgeConfig) -> tuple[Commands, list[Setting]]:
-    """Return reports about restored keys of uplinks, and the settings that restore and store keys.
-
-    `row`: a record that includes the restored keys.
-    """
-    stored, reports, settings = uplink_keys(row), Commands(), list[Setting]()
-    now = current_uplink_keys(row, {uplink.name for uplink in (*config.uplinks, *config.absent)})
-    for name, (uuid, keys) in now.items():
-        before, kept = stored.get(name, (uuid, {}))
-        if before != uuid and kept:
-            settings += (Setting("Interface", name, key, keys[key]) for key in kept)
-            found = f"Interface {name}: another program has created the record again without ovs-lbt keys"
-            listed = ", ".join(f"{key.removeprefix(PREFIX)}={keys[key]}" for key in sorted(kept))
-            reports.append(Report("info", f"{found}; the service restores {listed}"))
-    text = json.dumps(now, sort_keys=True) if now else None
-    if text != row.external_ids.get(UPLINK_KEYS_COPY) and not row.keys_lost:
-        settings.append(Setting("Bridge", row.name, UPLINK_KEYS_COPY, text))
-    return reports, settings
 
 
 def _secured(row: BridgeRow) -> Commands:

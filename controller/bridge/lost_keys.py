@@ -7,15 +7,25 @@ managing the bridge, flows would not be updated in those seconds. The database k
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.api.engine_commands import Report, Setting, Write
 from controller.bridge.bridge import Commands
-from controller.config.kept_keys import KEYS_COPY, UPLINK_KEYS_COPY, copy_of, copy_on, last_keys
+from controller.config.kept_keys import (
+    COPIED,
+    KEYS_COPY,
+    UPLINK_KEYS_COPY,
+    copy_of,
+    copy_on,
+    last_keys,
+    uplink_keys,
+)
 from controller.config.keys import HOST_KEYS
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.settings import Settings
+from controller.config.values import BridgeConfig
 from controller.features import no_flood
 from controller.text.wording import keys_again
 
@@ -36,6 +46,27 @@ def copied(row: BridgeRow) -> Iterator[Setting]:
     """Yield the setting that stores a copy of a bridge's keys, unless this copy is stored already."""
     if not row.keys_lost and copy_on(row) not in (None, text := copy_of(row)):
         yield Setting("Port", row.name, KEYS_COPY, text)
+
+
+def uplink_keys_kept(row: BridgeRow, config: BridgeConfig) -> Iterator[Setting]:
+    """Return the settings that restore keys on new records of uplinks, and that store all uplinks' keys.
+
+    `row`: the bridge, including the restored keys. An uplink without a record keeps its stored keys.
+    """
+    names = {uplink.name for uplink in (*config.uplinks, *config.absent)}
+    stored = uplink_keys(row)
+    kept = {name: found for name, found in stored.items() if name in names}
+    for one in row.interfaces:
+        if one.name in names:
+            keys = {key: v for key, v in one.external_ids.items() if key in COPIED}
+            uuid, before = stored.get(one.name, (one.uuid, {}))
+            if uuid != one.uuid:
+                yield from (Setting("Interface", one.name, key, keys[key]) for key in before)
+            kept[one.name] = one.uuid, keys
+    kept = {name: found for name, found in sorted(kept.items()) if found[1]}
+    text = json.dumps(kept, sort_keys=True) if kept else None
+    if text != row.external_ids.get(UPLINK_KEYS_COPY) and not row.keys_lost:
+        yield Setting("Bridge", row.name, UPLINK_KEYS_COPY, text)
 
 
 @dataclass(frozen=True, slots=True)

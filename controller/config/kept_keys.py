@@ -8,7 +8,7 @@ keys. The copy of uplinks' keys is on the bridge.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from controller.config.keys import UPLINK_KEYS
@@ -85,14 +85,3 @@ def with_uplink_keys(row: BridgeRow) -> BridgeRow:
         return one if uuid == one.uuid else replace(one, external_ids={**keys, **one.external_ids})
 
     return row.with_interfaces(restored) if stored else row
-
-
-def current_uplink_keys(row: BridgeRow, uplinks: Collection[str]) -> UplinkKeys:
-    """Return the keys to store for `uplinks`. An uplink without a record keeps its stored keys."""
-    there = {i.name: i for i in row.interfaces}
-    found = {name: kept for name, kept in uplink_keys(row).items() if name in uplinks}
-    for name in there.keys() & uplinks:
-        ids = there[name].external_ids
-        keys = {key: value for key, value in ids.items() if key in COPIED}
-        found[name] = there[name].uuid, keys
-    return {name: kept for name, kept in sorted(found.items()) if kept[1]}

@@ -192,16 +192,8 @@ class Replies:
                 groups = self._groups.read_of(
                     list(framing.split(self._take(Asked.GROUPS), framing.GROUP_LEAST_BYTES))
                 )
-                return events.InstalledRead(
-                    bridge,
-                    flows.ours,
-                    groups,
-                    flows.foreign,
-                    flows.by_default,
-                    by_uplink,
-                    dropped,
-                    number,
-                )
+                read = flows.ours, groups, flows.foreign, flows.by_default
+                return events.InstalledRead(bridge, *read, by_uplink, dropped, number)
             case Asked.PORTS:
                 return events.PortStatsRead(
                     bridge, self._few(port_counters(self._take(Asked.PORTS)))

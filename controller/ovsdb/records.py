@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -189,8 +190,9 @@ def _port(row: Any, local: bool = False, hw_offload: bool = False) -> PortRow:
     is_rate = max_rate_bps.isascii() and max_rate_bps.isdigit() and len(max_rate_bps) <= MAX_DIGITS
     # Only one member of an active-backup bond, which is the default mode, carries traffic.
     backs_up = len(row.interfaces) > 1 and _first(row.bond_mode) in (None, "active-backup")
-    pod = {key: row.external_ids[key] for key in (POD,) if key in row.external_ids}
-    interfaces = (_interface(interface, local, hw_offload, pod) for interface in row.interfaces)
+    interfaces = (_interface(interface, local, hw_offload) for interface in row.interfaces)
+    if pod := row.external_ids.get(POD):
+        interfaces = (replace(i, external_ids={POD: pod, **i.external_ids}) for i in interfaces)
     return PortRow(
         name=row.name,
         interfaces=tuple(sorted(interfaces, key=lambda i: i.name)),
@@ -213,9 +215,7 @@ def _port(row: Any, local: bool = False, hw_offload: bool = False) -> PortRow:
     )
 
 
-def _interface(
-    row: Any, local: bool = False, hw_offload: bool = False, more: Mapping[str, str] = NO_CONFIG
-) -> InterfaceRow:
+def _interface(row: Any, local: bool = False, hw_offload: bool = False) -> InterfaceRow:
     link_speed = _first(row.link_speed)
     driver = row.status.get("driver_name")
     # Devices are queried only if hardware offload is on.
@@ -224,7 +224,7 @@ def _interface(
         name=row.name,
         ofport=_first(row.ofport),
         link_speed_bps=float(link_speed) if link_speed else None,
-        external_ids={**more, **row.external_ids},
+        external_ids=dict(row.external_ids),
         uuid=str(row.uuid),
         mac=_first(row.mac_in_use),
         lacp_current=_first(row.lacp_current),

@@ -46,6 +46,7 @@ FAILED = "installed flows stay, and ovs-lbt will try again"
 ABSENT = "it does not exist on the switch"
 FALLEN_BACK = "LACP is not negotiated, so one uplink serves all VM ports"
 
+DROPS = "dropped_on_purpose"
 PARTS = ("shares", "reserve_bps", "limit_bps")
 INDENT = "  "
 # The width of tables with bars if the terminal's width is not known.
@@ -125,7 +126,7 @@ def _block(bridge: JsonObject, look: Look) -> list[Line]:
         *([(Span(INDENT), *one) for one in rows] for rows in tables),
         _wrapped(_shared(bridge), look),
         _wrapped(bridge.get("offload", ()), look),
-        _wrapped(_dropped(ports), look),
+        _wrapped([f"{p['name']}: {dropped(p[DROPS])}" for p in ports if DROPS in p], look),
         _wrapped(notes(bridge), look, Style.WARN),
     ]
     first, *others = filter(None, parts)
@@ -210,15 +211,6 @@ def _shared(bridge: JsonObject) -> list[str]:
         if (e := p.get("endpoint")) is not None
     ]
     return [*spread, *buckets, *parts, *sent]
-
-
-def _dropped(ports: Sequence[JsonObject]) -> list[str]:
-    """Return lines for frames that were dropped on purpose."""
-    return [
-        f"{port['name']}: {dropped(port['dropped_on_purpose'])}"
-        for port in ports
-        if "dropped_on_purpose" in port
-    ]
 
 
 def dropped(counts: Mapping[str, int]) -> str:

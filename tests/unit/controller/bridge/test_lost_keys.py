@@ -104,7 +104,7 @@ def test_keys_of_an_uplink_that_is_created_again_are_restored(how: str) -> None:
     assert eth2.external_ids == ours(role="standby", capacity_mbps="500")
     assert here.rows["br0"].external_ids[UPLINK_KEYS_COPY] == stored.replace("eth2-a", "eth2-b")
     assert here.bindings() == before
-    told = "the service restores capacity-mbps=500, role=standby"
+    told = "Interface eth2: another program has created the record again"
     assert any(told in one for one in reports(here, "info"))
     here.write(with_interface(here.rows["br0"], "eth2", capacity_mbps="500"))
     here.run_for(60)
