@@ -78,9 +78,9 @@ same mac_in_use ofport ofport_request options type: ovs-lbt reads the port numbe
 same mac mtu mtu_request: configures the device
 same admin_state duplex link_speed link_state: an uplink without a link carries no frames; its speed \
 is its capacity
-same bfd bfd_status cfm_fault cfm_fault_status cfm_flap_count cfm_health cfm_mpid cfm_remote_mpids \
-cfm_remote_opstate: an uplink whose peer does not answer carries no frames
-same .cfm_ccm_pcp .cfm_ccm_vlan .cfm_demand .cfm_extended .cfm_interval .cfm_opstate: see cfm_mpid
+same bfd bfd_status: an uplink whose peer does not answer carries no frames
+same cfm_fault cfm_fault_status cfm_flap_count cfm_health cfm_mpid cfm_remote_mpids cfm_remote_opstate \
+.cfm_ccm_pcp .cfm_ccm_vlan .cfm_demand .cfm_extended .cfm_interval .cfm_opstate: see bfd
 same lacp_current .lacp-aggregation-key .lacp-port-id .lacp-port-priority: see lacp
 same lldp: done by Open vSwitch itself
 same ingress_policing_burst ingress_policing_kpkts_burst ingress_policing_kpkts_rate \

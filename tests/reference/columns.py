@@ -82,7 +82,10 @@ TESTS: Mapping[tuple[str, str], str] = {
     ("Interface", "mac"): LIKE,
     ("Interface", "admin_state"): "switch/test_failover.py::test_loses_hardly_more_than_the_bond",
     ("Interface", "bfd"): WATCHED,
-    ("Interface", "cfm_ccm_pcp"): NOT_TESTED,
+    ("Interface", "cfm_fault"): (
+        "unit/controller/engine/test_liveness.py"
+        "::test_what_watches_an_uplink_is_what_the_database_says"
+    ),
     ("Interface", "lacp_current"): LACP,
     ("Interface", "lldp"): LIKE,
     ("Interface", "ingress_policing_burst"): NOT_TESTED,
