@@ -278,17 +278,18 @@ def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...]
     text = row.external_ids.get(PREFIX + "before")
     if text is None:
         return (), None
-    by_hand = f"ovs-vsctl del-fail-mode {quoted(row.name)}"
+    # On several plain uplinks, NORMAL would form a loop.
+    by_hand = f"take down all but one uplink, and run: ovs-vsctl del-fail-mode {quoted(row.name)}"
     try:
         before = BRIDGE_KEYS["before"].parse(text)["fail_mode"]
     except ValueError:
         found = f"Bridge {row.name}: {PREFIX}before is {shortened(text)}, an invalid value"
         stays = f"fail_mode stays {row.fail_mode or 'standalone'}"
-        return (), f"{found}, so {stays}; to remove the fail mode: {by_hand}"
+        return (), f"{found}, so {stays}; to remove it, {by_hand}"
     if count := len(bridge.foreign):
         return (), (
             f"bridge {row.name}: fail_mode stays {row.fail_mode}, because changing it would flush"
-            f" {count} flows that other programs added; to remove the fail mode anyway: {by_hand}"
+            f" {count} flows that other programs added; to remove it anyway, {by_hand}"
         )
     return (Setting("Bridge", row.name, "fail_mode", before, column="fail_mode"),), None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import textwrap
 from collections import Counter
 from dataclasses import asdict
 from typing import Any
@@ -15,7 +14,7 @@ from controller.operations.diagnosis import Account, Obstacle
 from controller.operations.plans import WIDTH, covers, percent, threshold, unknown
 from controller.teaming import bindings
 from controller.text.show_view import FALLEN_BACK, dropped, part
-from controller.text.wording import endpoint_of, lines_of, printable, quoted, time_of_day
+from controller.text.wording import endpoint_of, lines_of, printable, quoted, time_of_day, wrapped
 from policies.damping import MOST_MOVES, PERIOD_S
 from policies.model import Reason, Role, Uplink
 from policies.presets import PRESETS
@@ -45,13 +44,7 @@ def as_text(account: Account) -> str:
     lines = [f"{port.name}{_used_by(account)} on {bridge}, {account.own_policy}"]
     for label, text in sentences(account).items():
         first, rest = f"  {label:<{LABEL_WIDTH}}", " " * (LABEL_WIDTH + 2)
-        lines += textwrap.wrap(
-            printable(text),
-            WIDTH,
-            initial_indent=first,
-            subsequent_indent=rest,
-            break_on_hyphens=False,
-        )
+        lines += wrapped(printable(text), WIDTH, first, rest)
     return lines_of(lines)
 
 

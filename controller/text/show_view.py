@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +31,7 @@ from controller.text.wording import (
     hashed_by,
     quoted,
     tunnels_sent,
+    wrapped,
 )
 
 # The documented fields of a bridge, an uplink and a port.
@@ -380,8 +380,5 @@ def _folded(text: str, look: Look, style: Style) -> Iterator[Line]:
     if look.width is None or width_of(text) + len(INDENT) <= look.width:
         yield line(INDENT + text, style)
         return
-    width = max(look.width, 20)
-    for part_of_it in textwrap.wrap(
-        text, width, initial_indent=INDENT, subsequent_indent=2 * INDENT, break_on_hyphens=False
-    ):
+    for part_of_it in wrapped(text, max(look.width, 20), INDENT, 2 * INDENT):
         yield line(part_of_it, style)

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import shlex
+import textwrap
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -14,6 +15,7 @@ MOST_CHARACTERS = 200
 # The maximum length of a line, which may list many names.
 MOST_OF_LINE = 20 * MOST_CHARACTERS
 _LONG_WORD = re.compile(rf"(?<!\S)(\S{{{MOST_CHARACTERS - 1}}})\S{{2,}}")
+_COMMAND = re.compile(r"(?:^|(?<=: )|(?<=then ))ovs-(?:lbt|vsctl|ofctl) [^,;]+")
 _DAY_S = 86400
 # How to find the cause of a fault in ovs-lbt.
 OUR_LOG = "see the ovs-lbt log (journalctl -u ovs-lbt)"
@@ -57,6 +59,15 @@ def printable(text: str, whole: bool = False) -> str:
     return "\n".join(
         f"{one[:MOST_OF_LINE]}…" if len(one) > MOST_OF_LINE + 1 else one for one in lines
     )
+
+
+def wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """Wrap a text, with indents. A command stays on one line, so that it can be pasted."""
+    text = _COMMAND.sub(lambda command: command[0].replace(" ", "\xa0"), text)
+    lines = textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+    return [one.replace("\xa0", " ") for one in lines]
 
 
 def quoted(name: str) -> str:

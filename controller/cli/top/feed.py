@@ -110,7 +110,7 @@ class Feed:
         except Refused as why:
             text = str(why)
         except Exception as error:
-            text = f"{type(error).__name__}: {error}, a bug in top; try ovs-lbt {' '.join(words)}"
+            text = f"{type(error).__name__}: {error}, a bug in top"
         self._tell(Answer(words, text, refused))
         self.read_now.set()
 

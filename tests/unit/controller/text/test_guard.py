@@ -141,7 +141,6 @@ OTHERS = {
     "attach.py: wanted",
     "confirmations.py: UNCONFIRMED",
     "check.py: controllers.SPOKEN",
-    "feed.py: ' '.join(words)",
     "advice.py: BY_ADDRESS",
     "reader.py: vlans",
     "controllers.py: SPOKEN",
