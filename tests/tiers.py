@@ -105,6 +105,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "service killed-balance",
         "by the service-lacp",
     ),
+    "switch/test_advice.py": ("",),
     "switch/test_alertmanager.py": ("",),
     "switch/test_announcements.py": (
         "after_the_lock[plain",

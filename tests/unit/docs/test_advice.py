@@ -1,0 +1,82 @@
+"""Every command that a message or a runbook proposes has a state in which a test runs it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.advice import Advice, collected
+from tests.documents import ROOT
+from tests.switch.test_advice import LOOKS, STATES
+
+# Words that propose nothing, or are not run, and why.
+NETWORK_MANAGER = "the same bond as a configuration for NetworkManager, next to those for others"
+NOT_PROPOSED = {
+    "cli/bonds.configuration: nmcli connection add type": NETWORK_MANAGER,
+    "cli/bonds: nmcli connection delete {old}": NETWORK_MANAGER,
+    "operations/detach._forget: tc qdisc del dev UPLINK root": (
+        "said when the service's own `tc` fails, which no switch test has brought about yet:"
+        " tests/unit/controller/features/test_shaping.py compares the words"
+    ),
+    "replay/command._parser: ovs-lbt replay": "the name of a program, for its help",
+    "support_bundle._contents: ovs-lbt support-bundle, {strftime}": "a heading",
+}
+# Commands that other tests run in the state in which they are proposed.
+ELSEWHERE = {
+    "cli/bonds.from_bond: ovs-lbt detach {bridge} --to-bond {bond} --yes": (
+        "kernel/test_linux_bond.py",
+        "test_there_and_back_under_traffic",
+    ),
+    "from_linux_bond.survey: ovs-lbt detach {}": (
+        "kernel/test_linux_bond.py",
+        "test_there_and_back_under_traffic",
+    ),
+    "operations/endpoint_plan._command: ovs-vsctl set interface {} external_ids:{ENCAP_IP}={}": (
+        "switch/test_ovn_tunnels.py",
+        "test_vms_follow_the_plan",
+    ),
+    "OvsLbtFault: ovs-lbt detach BRIDGE": (
+        "switch/test_one_bridge_fails.py",
+        "test_the_other_bridge_fails_over_and_the_broken_one_can_be_detached",
+    ),
+}
+# What only looks does so in any state.
+LOOKED_AT = {one.partition(": ")[2] for one in LOOKS}
+
+
+def states() -> Counter[str]:
+    """How many cases each command has."""
+    found = Counter(one for state in STATES.values() for one in state.proposed)
+    return found + Counter([*NOT_PROPOSED, *ELSEWHERE])
+
+
+def test_every_proposed_command_has_a_state_in_which_it_is_run() -> None:
+    written = Counter(
+        str(one) for one in collected() if not (one.in_runbook and one.command in LOOKED_AT)
+    )
+    assert written - states() == Counter(), "a state for each in tests/switch/test_advice.py"
+
+
+def test_no_state_is_there_for_what_is_proposed_no_more() -> None:
+    assert states().keys() - {str(one) for one in collected()} == set()
+
+
+def test_tests_that_run_commands_instead_exist() -> None:
+    for file, name in ELSEWHERE.values():
+        assert f"def {name}(" in (ROOT / "tests" / file).read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "found"),
+    [
+        ("ovs-lbt show {}", "x; to list: ovs-lbt show br0", "ovs-lbt show br0"),
+        ("ovs-lbt show {}", "ovs-lbt show 'a b'; or not", "ovs-lbt show 'a b'"),
+        ("ovs-vsctl {_into}", "it: ovs-vsctl a -- b c; or d", "ovs-vsctl a -- b c"),
+        ("ovs-lbt plan {bridge}", "ovs-lbt plan br0, then ovs-lbt apply", "ovs-lbt plan br0"),
+        ("ovs-lbt attach {}{uplinks}", "ovs-lbt attach br0 --x", "ovs-lbt attach br0 --x"),
+        ("ovs-lbt apply {}", "ovs-lbt plan br0", None),
+    ],
+)
+def test_a_command_is_found_in_a_message(command: str, text: str, found: str | None) -> None:
+    assert Advice("a/place", command).found_in(text) == found
