@@ -884,6 +884,52 @@ def broken_rules(at: Stage) -> Generator[Case]:
         yield Case(at.nothing, {"UPLINK": before}, solved=kept)
 
 
+@state(
+    ON_PLAIN,
+    "operations/operator._check: ovs-lbt check {}",
+    "operations/advice.of_dropped: ovs-lbt set interface {} forged-transmits=accept",
+    "OvsLbtFramesDropped: ovs-lbt set interface vnet0 forged-transmits=accept",
+)
+def frames_that_are_dropped(at: Stage) -> Generator[Case]:
+    bed, vm = at.bed, at.bed.vms[0]
+    forged = "02:00:00:00:00:77"
+
+    def dropping() -> Told:
+        bed.fire([bed.frame_of(vm, source=forged) for _ in range(BROADCASTS)])
+        return at.checks()
+
+    def arrives() -> bool:
+        return bool(bed.comes_out(bed.frame_of(vm, source=forged)))
+
+    at.vsctl("set", "interface", at.vm, f'external_ids:attached-mac="{vm.mac}"')
+    with at.attached():
+        yield Case(at.asks("check", at.br, *bed.uplink_options), shows=at.br)
+        yield Case(dropping, solved=arrives)
+        at.own.do("set", "interface", at.vm, "forged-transmits=")
+        wait_until(lambda: not arrives(), "such frames are dropped again")
+        yield Case(at.nothing, solved=arrives)
+    at.vsctl("clear", "interface", at.vm, "external_ids")
+
+
+@state(
+    ON_PLAIN,
+    "text/wording.no_device: ovs-vsctl get interface {} error",
+    "OvsLbtUplinkDown: ovs-vsctl get interface eth1 error",
+)
+def an_uplink_without_a_device(at: Stage) -> Generator[Case]:
+    def remove(bed: Bed) -> None:
+        name = bed.uplinks[0].name
+        run("ip", "link", "del", name)
+        bed.ovs.vsctl("del-port", bed.bridge, name)
+        with contextlib.suppress(RuntimeError):
+            bed.ovs.vsctl("add-port", bed.bridge, name)
+
+    with changed(at, ON_PLAIN, remove):
+        shows = f"could not open network device {at.first}"
+        yield Case(at.checks, shows=shows)
+        yield Case(at.nothing, shows=shows)
+
+
 # ---- what somebody looks at ---------------------------------------------------------------
 
 LOOKS = {

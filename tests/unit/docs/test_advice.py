@@ -19,6 +19,10 @@ NOT_PROPOSED = {
         "said when the service's own `tc` fails, which no switch test has brought about yet:"
         " tests/unit/controller/features/test_shaping.py compares the words"
     ),
+    "text/show_view.guessed: ovs-lbt set interface {} capacity-mbps=MBPS": (
+        "said of devices whose speed is unknown, which no test's bed has:"
+        " tests/unit/controller/operations/test_check.py compares the words"
+    ),
     "replay/command._parser: ovs-lbt replay": "the name of a program, for its help",
     "support_bundle._contents: ovs-lbt support-bundle, {strftime}": "a heading",
 }
@@ -31,6 +35,16 @@ ELSEWHERE = {
     "from_linux_bond.survey: ovs-lbt detach {}": (
         "kernel/test_linux_bond.py",
         "test_there_and_back_under_traffic",
+    ),
+    **dict.fromkeys(
+        (
+            "config/columns: ovs-vsctl clear bridge NAME flow_tables",
+            "config/columns: ovs-vsctl set port NAME vlan_mode=access",
+        ),
+        (
+            "switch/test_columns.py",
+            "test_settings_with_which_frames_would_be_lost_are_refused",
+        ),
     ),
     "operations/endpoint_plan._command: ovs-vsctl set interface {} external_ids:{ENCAP_IP}={}": (
         "switch/test_ovn_tunnels.py",
