@@ -23,6 +23,9 @@ NOT_PROPOSED = {
         "said of devices whose speed is unknown, which no test's bed has:"
         " tests/unit/controller/operations/test_check.py compares the words"
     ),
+    "operations/explain._outlook: ovs-lbt move {} UPLINK": (
+        "one of its two places, a VM port in cooldown, is not brought about; the other one is"
+    ),
     "replay/command._parser: ovs-lbt replay": "the name of a program, for its help",
     "support_bundle._contents: ovs-lbt support-bundle, {strftime}": "a heading",
 }
