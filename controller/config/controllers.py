@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.config.rows import PREFIX, BridgeRow
+from controller.config.rows import DIALED, PREFIX, BridgeRow
 from controller.text.wording import quoted
 
 # The version of OpenFlow that the service uses.
@@ -43,6 +43,26 @@ def was_loosened(row: BridgeRow, on_bond: bool) -> bool:
     """Whether the fail mode of a bridge with plain uplinks was changed after `attach` set it."""
     is_loose = row.attached and not on_bond and row.fail_mode != SECURE
     return is_loose and PREFIX + "before" in row.external_ids
+
+
+def hidden_flows(row: BridgeRow, on_bond: bool) -> Iterator[str]:
+    """Report hidden flows of Open vSwitch that send frames to NORMAL, past the flows of any program.
+
+    On a bond, NORMAL does not flood to VM ports, because our flows do. On plain uplinks, NORMAL floods to
+    every uplink; `attach` has set the fail mode `secure` there.
+    """
+    bridge = quoted(row.name)
+    if row.in_band:
+        harm = (
+            "do not reach VMs" if on_bond else "leave on all uplinks, and reach VMs several times"
+        )
+        found = f"in-band control: ARP requests of the host {harm}"
+        yield f"{found}; turn it off: ovs-vsctl set bridge {bridge} other_config:disable-in-band=true"
+    if on_bond and row.unanswered and row.fail_mode != SECURE:
+        targets = ", ".join(target for target in row.controllers if target.startswith(DIALED))
+        found = f"controller {targets} does not answer, so NORMAL forwards all frames (fail mode standalone)"
+        harm = "broadcasts of VMs and the host do not reach VMs on this host"
+        yield f"{found}, and {harm}; remove the controller: ovs-vsctl del-controller {bridge}"
 
 
 def not_done(row: BridgeRow, plain_uplinks: int) -> Iterator[str]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from controller.text.wording import tunnels_sent
 
 PREFIX = "ovs-lbt-"
+# The targets of controllers that Open vSwitch connects to. Other controllers connect to it.
+DIALED = ("tcp:", "ssl:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,9 @@ class BridgeRow:
     flow_tables: tuple[int, ...] = ()
     mirrors: tuple[MirrorRow, ...] = ()
     controllers: tuple[str, ...] = ()
+    # Whether Open vSwitch has hidden flows for a controller, and whether no controller answers it.
+    in_band: bool = False
+    unanswered: bool = False
     protocols: tuple[str, ...] = ()
     datapath_id: str | None = None
     # Whether ovs-vswitchd forwards frames instead of the kernel.

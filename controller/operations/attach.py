@@ -240,11 +240,12 @@ def attach(
         values = {**values, HASH: HASH_AT_ATTACH}
     config = attachable(row, values, as_before=reverts is not None)
     uplinks = [uplink.name for uplink in config.uplinks]
-    twice = [*reader.multiplied(row, uplinks)]
+    harmful = [*reader.multiplied(row, uplinks)]
     if reverts is None and not config.observes_bond:
-        twice += reader.returned(row, uplinks, config.on_a_lag)
-    if twice:
-        raise Refused("; ".join(twice))
+        harmful += reader.returned(row, uplinks, config.on_a_lag)
+        harmful += controllers.hidden_flows(row, config.on_bond)
+    if harmful:
+        raise Refused("; ".join(harmful))
     settings = _settings(row, values, config, own)
     waits = None
     if confirm_s is not None:

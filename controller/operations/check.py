@@ -19,6 +19,7 @@ from controller.config import columns, controllers
 from controller.config.controllers import SECURE
 from controller.config.kept_keys import last_keys
 from controller.config.membership import NO_OFPORT
+from controller.config.reader import WAITS
 from controller.config.rows import PREFIX, BridgeRow
 from controller.dataplane.tables import ADDRESSES_PER_PORT_MAX
 from controller.load.flooded import LOOPS_PPS
@@ -168,7 +169,10 @@ def _state(about: About) -> Found:
     bridge, status = about.bridge, about.status
     if not bridge.connected:
         why = UNREACHED
-        if not controllers.is_allowed(about.row):
+        if about.row.restores_flows:
+            remove = "ovs-vsctl --no-wait remove Open_vSwitch . other_config flow-restore-wait"
+            why = f"{WAITS}; if no script is restoring flows: {remove}"
+        elif not controllers.is_allowed(about.row):
             add = f"ovs-vsctl add bridge {quoted(about.row.name)} protocols {controllers.SPOKEN}"
             why = f"its protocols lack {controllers.SPOKEN}; to add it: {add}"
         text = f"the bridge is not connected: {why}"
@@ -236,6 +240,9 @@ def _configuration(about: About) -> Found:
 
 def _others(about: About) -> Found:
     """Report other programs that may write flows to the bridge, and bond members without an LACP partner."""
+    config = about.bridge.config
+    for text in () if config.observes_bond else controllers.hidden_flows(about.row, config.on_bond):
+        yield Told.CHECK | Told.FIT, ERROR, "hidden-flows", text
     if others := [target for target in about.row.controllers if not target.startswith(PASSIVE)]:
         text = (
             f"another program controls this bridge (controller {', '.join(others)}); that program must not"

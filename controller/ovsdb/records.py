@@ -12,7 +12,16 @@ from ovs.db.schema import DbSchema
 
 from controller.api.events import DatabaseRead
 from controller.config.membership import VIRTUAL_DRIVERS
-from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, MirrorRow, Ovn, PortRow, Tunnel
+from controller.config.rows import (
+    DIALED,
+    PREFIX,
+    BridgeRow,
+    InterfaceRow,
+    MirrorRow,
+    Ovn,
+    PortRow,
+    Tunnel,
+)
 from controller.host import devices
 
 # The most digits of a rate: as many as a 64-bit counter has.
@@ -24,7 +33,7 @@ COLUMNS = {
         name ports fail_mode external_ids controller protocols datapath_id datapath_type stp_enable
         rstp_enable mcast_snooping_enable other_config flood_vlans flow_tables mirrors
     """,
-    "Controller": "target",
+    "Controller": "target connection_mode is_connected",
     "Flow_Table": "flow_limit",
     "Port": """
         name interfaces tag trunks vlan_mode lacp qos protected status rstp_status bond_mode
@@ -45,7 +54,7 @@ KINDS = {
         cur_cfg next_cfg flood_vlans flow_limit tag trunks bond_updelay bond_downdelay ofport link_speed
         mtu cfm_mpid output_vlan
     """,
-    "boolean": "stp_enable rstp_enable mcast_snooping_enable protected lacp_current",
+    "boolean": "stp_enable rstp_enable mcast_snooping_enable protected lacp_current is_connected",
 }
 KIND_OF = {column: kind for kind, columns in KINDS.items() for column in columns.split()}
 NOT_OURS = "this is not Open vSwitch's database"
@@ -157,6 +166,7 @@ def _bridge(
 ) -> BridgeRow:
     hw_offload = _is_true(other_config, "hw-offload")
     ports = (_port(port, local, hw_offload) for port in row.ports)
+    active = [one for one in row.controller if one.target.startswith(DIALED)]
     return BridgeRow(
         name=row.name,
         ports=tuple(sorted(ports, key=lambda port: port.name)),
@@ -170,6 +180,9 @@ def _bridge(
         flow_tables=tuple(sorted(n for n, of in row.flow_tables.items() if of.flow_limit)),
         mirrors=tuple(sorted(map(_mirror, row.mirrors), key=lambda mirror: mirror.name)),
         controllers=tuple(sorted(controller.target for controller in row.controller)),
+        in_band=not _is_true(row.other_config, "disable-in-band")
+        and any(_first(one.connection_mode) != "out-of-band" for one in active),
+        unanswered=bool(active) and not any(one.is_connected for one in active),
         protocols=tuple(sorted(row.protocols)),
         datapath_id=_first(row.datapath_id),
         in_userspace=row.datapath_type == "netdev",

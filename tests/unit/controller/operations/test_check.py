@@ -293,6 +293,34 @@ def test_what_makes_a_bridge_worth_a_second_look() -> None:
     assert found(here, "br0")["lacp"].startswith("LACP (active) is not negotiated on eth2; ")
 
 
+@pytest.mark.parametrize("attached", [True, False])
+@pytest.mark.parametrize(
+    ("columns", "advice"),
+    [
+        ({"in_band": True}, "ovs-vsctl set bridge br0 other_config:disable-in-band=true"),
+        ({"unanswered": True}, "ovs-vsctl del-controller br0"),
+        ({"unanswered": True, "fail_mode": "secure"}, ""),
+    ],
+    ids=str,
+)
+def test_hidden_flows_for_a_controller_are_found_and_refused(
+    columns: dict[str, Any], advice: str, attached: bool
+) -> None:
+    row = host() if attached else without_us(host())
+    here = world(replace(row, controllers=("tcp:192.0.2.9:6653",), **columns)).start()
+    text = found(here, "br0").get("hidden-flows" if attached else "unfit", "")
+    assert text.endswith(advice) and bool(text) == bool(advice)
+    if not attached and advice:
+        here.ask("attach", "br0")
+        assert advice in refusal(here.replies[here.asked])
+
+
+def test_what_keeps_the_service_from_connecting_while_scripts_restore_flows() -> None:
+    here = world(replace(host(), restores_flows=True)).start()
+    here.disconnect()
+    assert "remove Open_vSwitch . other_config flow-restore-wait" in found(here)["not-connected"]
+
+
 @pytest.mark.parametrize(
     ("row", "words", "why"),
     [

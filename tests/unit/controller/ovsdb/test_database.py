@@ -133,6 +133,29 @@ def test_other_config_is_read_as_open_vswitch_reads_it(
     assert (row.hw_offload, row.tc_policy, row.restores_flows) == found
 
 
+@pytest.mark.parametrize(
+    ("target", "mode", "other_config", "found"),
+    [
+        ("tcp:192.0.2.9:6653", [], {}, (True, True)),
+        ("ssl:192.0.2.9:6653", ["in-band"], {}, (True, True)),
+        ("tcp:192.0.2.9:6653", ["out-of-band"], {}, (False, True)),
+        ("tcp:192.0.2.9:6653", [], {"disable-in-band": "true"}, (False, True)),
+        ("ptcp:6653", [], {}, (False, False)),
+    ],
+)
+def test_controllers_for_which_open_vswitch_has_flows_of_its_own(
+    target: str, mode: list[str], other_config: dict[str, str], found: tuple[bool, bool]
+) -> None:
+    row = _replica("br0")
+    row.other_config = other_config
+    controller = _row("c", target=target, connection_mode=mode, is_connected=False)
+    row.controller = [controller]
+    read = records._bridge(row)
+    assert (read.in_band, read.unanswered) == found
+    controller.is_connected = True
+    assert not records._bridge(row).unanswered
+
+
 def test_a_change_of_offload_concerns_every_bridge() -> None:
     rows = {name: _replica(name) for name in ("br1", "br0")}
     bridges = records.Bridges()
