@@ -360,6 +360,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "[--private-key",
         "[--listen 127.0.0.1",
     ),
+    "switch/test_reports.py": ("",),
     "switch/test_rescue.py": (
         "chosen_anew",
         "needs_no_rescue",
