@@ -139,6 +139,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "left_as_it_is[balance",
         "does_not_run_is_named",
     ),
+    "switch/test_check_configurations.py": ("",),
     "switch/test_command_line.py": ("bash_completes",),
     "switch/test_columns.py": ("work_as_before",),
     "switch/test_confirm.py": (

@@ -71,7 +71,8 @@ class PortState:
 
     `up`: the port carries traffic; a bond member without negotiated LACP does not. `silent`: the link is
     up, but the port carries no traffic, because LACP, BFD or CFM receives nothing on it, or because the
-    link has just come up.
+    link has just come up. `flags`: `down` if the device is down, and the OpenFlow port flags `no-receive`
+    and `no-forward`.
     """
 
     ofport: int
@@ -79,6 +80,7 @@ class PortState:
     up: bool
     speed_bps: float
     silent: bool = False
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

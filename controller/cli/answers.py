@@ -74,7 +74,8 @@ def check(words: Sequence[str], json_wanted: bool) -> int:
             answer = {"well": False, "bridges": [], "findings": [found.as_json()]}
             print(json.dumps(answer, indent=2))
         return failed(str(why), UNKNOWN)
-    for team in answer["bridges"]:
+    lost = {f["bridge"] for f in answer["findings"] if f["check"] == "not-connected"}
+    for team in (team for team in answer["bridges"] if team["name"] not in lost):
         if team["uplinks"] and (Path(ovs.dirs.RUNDIR) / f"{team['name']}.mgmt").is_socket():
             answer["findings"] += [*_flags(team), *_upstream(team)]
     well = not problems(answer)

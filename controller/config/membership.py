@@ -151,7 +151,7 @@ def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known:
         wrong.append((problem, f"expected at most {MAX_UPLINKS}"))
         members = tuple(name for name in members if name in known.uplinks)
     elif named is not None and len(members) > 1:
-        wrong += _absent(row, named)
+        wrong += _absent(row, named, Known())
         if not wrong and {*named} != {*members}:
             problem = f"{','.join(named)} are not the members of {bond.name}"
             wrong.append((problem, f"name all members and no others: {', '.join(members)}"))
@@ -166,7 +166,7 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Found
     if named is None:
         problem = "no uplinks are named, and the bridge does not have exactly one bond"
         return known.uplinks, [(problem, "expected two or more interface names")]
-    wrong = list(_absent(row, named))
+    wrong = list(_absent(row, named, known))
     unmarked = [n for n in named if n in by_name and not _has(by_name[n], ("role",))]
     vms = {name: what for name in unmarked if (what := _of_a_vm(row, by_name[name]))}
     wrong += [
@@ -193,12 +193,23 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Found
     return named, wrong
 
 
-def _absent(row: BridgeRow, named: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    present = _present(row)
-    for name in named:
-        if name not in present:
-            problem = f"no interface of {row.name} is named {name}{nearest(name, present)}"
-            yield problem, f"to list the names: ovs-vsctl list-ifaces {quoted(row.name)}"
+def _absent(row: BridgeRow, named: tuple[str, ...], known: Known) -> Iterator[tuple[str, str]]:
+    present, bridge = _present(row), quoted(row.name)
+    is_renamed = present - {row.name, *known.vm_ports, *known.uplinks}
+    for name in (name for name in named if name not in present):
+        problem = f"no interface of {row.name} is named {name}"
+        remedy = f"to list the names: ovs-vsctl list-ifaces {bridge}"
+        if name in known.uplinks and not is_renamed:
+            # This also moves an interface that is a port of another bridge.
+            port = quoted(name)
+            remedy = f"to add it: ovs-vsctl --if-exists del-port {port} -- add-port {bridge} {port}"
+        elif len(known.uplinks) > 1 and {*known.uplinks} <= present:
+            uplinks = quoted(f'"{",".join(known.uplinks)}"')
+            keys = f"set bridge {bridge} external_ids:{PREFIX}uplinks={uplinks}"
+            remedy = f"to use the previous uplinks: ovs-vsctl {keys}"
+        else:
+            problem += nearest(name, present)
+        yield problem, remedy
 
 
 def _of_a_vm(row: BridgeRow, interface: InterfaceRow) -> str | None:
@@ -327,7 +338,10 @@ def _replacing(
 def _into(row: BridgeRow, bond: PortRow, name: str) -> str:
     """Return the arguments for ovs-vsctl that make an interface a member of a bond."""
     added = f"add-bond-iface {quoted(bond.name)} {quoted(name)}"
-    return f"{_del_port(row, name)} -- {added}" if name in _present(row) else added
+    # An absent interface may be a port of another bridge.
+    absent = f"--if-exists del-port {quoted(name)}" if name != "NAME" else ""
+    removed = _del_port(row, name) if name in _present(row) else absent
+    return f"{removed} -- {added}" if removed else added
 
 
 def _del_port(row: BridgeRow, name: str) -> str:

@@ -14,14 +14,15 @@ from controller.config.settings import Settings
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.config.vlans import port_vlans
 from controller.config.vm_ports import Common, has_ofport, read_vm_ports
-from controller.text.wording import VANISHED, keys_again
+from controller.text.wording import VANISHED, keys_again, quoted
 from policies.model import OfPort, Role, Teaming
 from policies.presets import DEFAULT_PRESET, PRESETS
 
 # The effect of `flow-restore-wait`.
 WAITS = (
     "Open_vSwitch other_config:flow-restore-wait is set: after a start, ovs-vswitchd does not forward"
-    " frames, and ovs-lbt does not connect, until this key is removed"
+    " frames, and ovs-lbt does not connect, until this key is removed; to remove it:"
+    " ovs-vsctl remove Open_vSwitch . other_config flow-restore-wait"
 )
 
 
@@ -50,6 +51,10 @@ class _Reader:
         members = self._members(team.uplinks)
         if self.row.keys_lost:
             self.settings.report(record, PREFIX + "policy", VANISHED, keys_again(name))
+        for at, column, key in self.row.misplaced:
+            problem = f"ovs-lbt does not read {column} of table {at.partition(' ')[0]}"
+            remedy = "use ovs-lbt set instead, and remove the key: "
+            self.settings.report_unread(at, column, key, problem, remedy)
         neither = {*team.uplinks, *team.missing, *self.row.mirrored_to}
         uplinks = tuple(self._uplink(port, interface) for port, interface in members)
         names = [uplink.name for uplink in uplinks]
@@ -233,6 +238,12 @@ def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:
     as one port.
     """
     for mirror in row.mirrors:
+        if {i.name for p in row.ports if p.name == mirror.output_port for i in p.interfaces} & {
+            *uplinks
+        }:
+            found = f"Bridge {row.name} mirrors: {mirror.name} has the uplink {mirror.output_port} as output_port"
+            remove = f"ovs-vsctl --id=@m get mirror {quoted(mirror.name)} -- remove bridge {quoted(row.name)} mirrors @m"
+            yield f"{found}, so frames leave on two uplinks; to remove the mirror: {remove}"
         by = _carry(row, uplinks, mirror.output_vlan, inside=True)
         if len(by) > 1:
             found = f"Bridge {row.name} mirrors: {mirror.name} sends VLAN {mirror.output_vlan} on {', '.join(by)}"

@@ -183,6 +183,8 @@ class BridgeRow:
     tc_policy: str = "none"
     # Whether this Open vSwitch waits for its scripts to restore flows (`flow-restore-wait`).
     restores_flows: bool = False
+    # Our keys in columns that are not read: the table and name of each record, the column, and the key.
+    misplaced: tuple[tuple[str, str, str], ...] = ()
     # Whether the key `policy` has disappeared from the database. The record then has the last keys.
     keys_lost: bool = False
 

@@ -8,7 +8,7 @@ from typing import Any
 from controller.config.keys import BRIDGE_KEYS, VM_RULE_KEYS, WRITTEN_VM_KEYS, Key, settable
 from controller.config.rows import PREFIX
 from controller.config.values import BadValue, UplinkConfig
-from controller.text.wording import is_invalid, one_of
+from controller.text.wording import is_invalid, one_of, quoted
 from policies.model import Uplink
 from policies.presets import PRESETS
 
@@ -71,7 +71,14 @@ class Settings:
                     # The service wrote this key when the interface had another role.
                     continue
                 expected = expected or one_of(PREFIX + known for known in settable(keys))
-                self.report(record, key, "the key is unknown", f"expected {expected}")
+                remedy = f"expected {expected}, or remove the key: "
+                self.report_unread(record, "external_ids", key, "the key is unknown", remedy)
+
+    def report_unread(self, record: str, column: str, key: str, problem: str, remedy: str) -> None:
+        """Report a key without effect. `remedy`: the text before the command that removes the key."""
+        table, _, name = record.partition(" ")
+        remove = f"ovs-vsctl remove {table.lower()} {quoted(name)} {column} {quoted(key)}"
+        self.report(record, key, problem, remedy + remove)
 
     def policy(
         self, record: str, wanted: str, last: str, teaming: str, uplinks: Iterable[UplinkConfig]

@@ -21,6 +21,13 @@ NO_GENERATION = 0xFFFFFFFFFFFFFFFF
 ONF_EXPERIMENTER, ROLE_STATUS = 0x4F4E4600, 1911
 
 
+FLAGS = {
+    ofp.OFPPC_PORT_DOWN: "down",
+    ofp.OFPPC_NO_RECV: "no-receive",
+    ofp.OFPPC_NO_FWD: "no-forward",
+}
+
+
 class Asked(IntEnum):
     """The transaction IDs of statistics requests, by kind, to which `numbered(number)` is added."""
 
@@ -114,6 +121,7 @@ def port_state(port: Any) -> PortState:
         up=live and not down,
         speed_bps=port.curr_speed * 1e3,
         silent=not (live or down),
+        flags=tuple(name for bit, name in FLAGS.items() if port.config & bit),
     )
 
 

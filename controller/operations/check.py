@@ -21,6 +21,7 @@ from controller.config.kept_keys import last_keys
 from controller.config.membership import NO_OFPORT
 from controller.config.reader import WAITS
 from controller.config.rows import PREFIX, BridgeRow
+from controller.config.values import UplinkConfig
 from controller.dataplane.tables import ADDRESSES_PER_PORT_MAX
 from controller.load.flooded import LOOPS_PPS
 from controller.operations import advice
@@ -28,12 +29,17 @@ from controller.teaming.address_units import PER_PORT_MAX
 from controller.text.drawing import Line, Span, Style, clean, plain
 from controller.text.show_view import FAILED, JsonObject, guessed
 from controller.text.wording import OUR_LOG, UNREACHED, keys_again, no_device, quoted
-from policies.model import Role
+from policies.model import OFPORT_LOCAL, Role
 
 # A note requires no action. With errors or warnings, the exit status of `check` is 1.
 ERROR, WARNING, NOTE = "error", "warning", "note"
 # How long `check` and the alert report a move that inbound traffic did not follow.
 NOT_FOLLOWED_FOR_S = 900.0
+# The port flags with which Open vSwitch drops frames, and these frames.
+BLOCKING = {"no-receive": "from", "no-forward": "to"}
+# The arguments for ovs-vsctl that disable a protocol on an interface. Without LACP, Open vSwitch 3.1 does
+# not use the members of a bond until their links have been down.
+DISABLE = {"BFD": "set interface {} bfd:enable=false", "CFM": "clear interface {} cfm_mpid"}
 PASSIVE = ("ptcp:", "pssl:")
 KEYS_LOST = "OvsLbtConfigurationError"
 # A split VM port that sends more than the first rate should send at least this share of it in buckets.
@@ -108,6 +114,7 @@ def of_bridge(about: About, told: Told) -> Iterator[Finding]:
         _state,
         _configuration,
         _others,
+        _ports,
         _uplinks,
         _paths_and_moves,
         _notes,
@@ -185,6 +192,9 @@ def _state(about: About) -> Found:
             f"another program's flows {inspection.named(bridge.overruling)} take precedence over ovs-lbt"
             " flows, so frames may be lost or duplicated; remove the other program's flows"
         )
+        if "(" not in (flow := bridge.overruling[0]):
+            strict = f"ovs-ofctl --strict del-flows {quoted(bridge.config.name)}"
+            text += f", for example: {strict} {quoted(flow)}"
         yield Told.CHECK, WARNING, "overruled", text
     if (flooded_pps := bridge.flooded.pps) >= LOOPS_PPS:
         text = (
@@ -232,7 +242,8 @@ def _configuration(about: About) -> Found:
     )
     for of, rule, how in broken:
         text, severity = (
-            f"rule broken: {of.port.name} {rule}: {how}",
+            f"rule broken: {of.port.name} {rule}: {how}; to remove the rule: ovs-lbt set interface"
+            f" {quoted(of.port.name)} {rule}=",
             ERROR if of.uplink is None else WARNING,
         )
         yield Told.CHECK, severity, "rule-broken", text, "OvsLbtRuleBroken"
@@ -244,11 +255,13 @@ def _others(about: About) -> Found:
     for text in () if config.observes_bond else controllers.hidden_flows(about.row, config.on_bond):
         yield Told.CHECK | Told.FIT, ERROR, "hidden-flows", text
     if others := [target for target in about.row.controllers if not target.startswith(PASSIVE)]:
-        text = (
-            f"another program controls this bridge (controller {', '.join(others)}); that program must not"
-            " change ovs-lbt flows, or add flows that take precedence"
-        )
+        found = f"another program controls this bridge (controller {', '.join(others)})"
+        text = f"{found}; that program must not change ovs-lbt flows, or add flows that take precedence"
         yield Told.FIT, WARNING, "controller", text
+        if about.row.fail_mode != SECURE:
+            found += ", and while that program does not answer, NORMAL replaces the ovs-lbt flows"
+            remedy = f"to remove the controller: ovs-vsctl del-controller {quoted(about.row.name)}"
+            yield Told.CHECK, WARNING, "controller", f"{found}; {remedy}"
     lacp = next((p.lacp for p in about.row.ports if len(p.interfaces) > 1), None)
     if not about.bridge.config.on_bond or lacp not in ("active", "passive"):
         return
@@ -256,6 +269,44 @@ def _others(about: About) -> Found:
     if silent := [u.name for u in about.bridge.config.uplinks if members.get(u.name) is not True]:
         text = f"LACP ({lacp}) is not negotiated on {', '.join(silent)}; {USE_LACP}"
         yield Told.FIT, WARNING, "lacp", text
+
+
+def _ports(about: About) -> Found:
+    """Report ports that drop frames because of a flag or their VLANs, and VM ports whose devices are down."""
+    config, there = about.bridge.config, about.bridge.links.ports
+    guests = [port for port in config.vm_ports if port.ofport != OFPORT_LOCAL]
+    names = {uplink.ofport: uplink.name for uplink in config.uplinks}
+    names |= {port.ofport: port.name for port in config.vm_ports}
+    flagged = [(names[n], flag) for n in names if n in there for flag in there[n].flags]
+    for name, flag in flagged:
+        if flag in BLOCKING:
+            found = f"{name}: another program set the port flag {flag}, so frames {BLOCKING[flag]} this port are dropped"
+            text = f"{found}; to clear the flag: {_set(about, name, flag.removeprefix('no-'))}"
+            yield LINKS, WARNING, "port-flag", text
+    untagged = [port.name for port in guests if 0 in port.vlans.carried]
+    without = [uplink for uplink in config.uplinks if 0 not in uplink.vlans.carried]
+    for uplink in without if untagged else ():
+        if len(without) < len(config.uplinks) or not uplink.vlans.takes_tagged:
+            found = f"uplink {uplink.name} does not carry untagged frames of {inspection.named(untagged)}"
+            (port,) = (
+                p.name for p in about.row.ports if uplink.name in {i.name for i in p.interfaces}
+            )
+            clear = (f"clear port {quoted(port)} {one}" for one in ("tag", "vlan_mode", "trunks"))
+            text = f"{found}; to carry all VLANs: ovs-vsctl {' -- '.join(clear)}"
+            yield LINKS, WARNING, "untagged", text
+    if down := [port.name for port in guests if (port.name, "down") in flagged]:
+        text = f"the devices of {inspection.named(down)} are down; to set up the first one:"
+        yield LINKS, NOTE, "port-down", f"{text} {_set(about, down[0], 'up')}"
+
+
+def _port_of(about: About, uplink: UplinkConfig) -> str:
+    """Return the name of the Port record of an uplink."""
+    return next(p.name for p in about.row.ports if uplink.name in {i.name for i in p.interfaces})
+
+
+def _set(about: About, port: str, flag: str) -> str:
+    """Return the command that sets a port flag."""
+    return f"ovs-ofctl mod-port {quoted(about.bridge.config.name)} {quoted(port)} {flag}"
 
 
 def _uplinks(about: About) -> Found:
@@ -266,6 +317,10 @@ def _uplinks(about: About) -> Found:
     waiting = {u.name: waits for u in serving if (waits := links.why_waiting(u))}
     told = waiting.keys() | links.unreachable
     down = [uplink for uplink in serving if uplink not in working and uplink.name not in told]
+    for name in [uplink.name for uplink in serving if uplink.name in waiting and uplink.blocked]:
+        off = f"ovs-vsctl set bridge {quoted(about.row.name)} rstp_enable=false stp_enable=false"
+        text = f"uplink {name}: {waiting.pop(name)} on this bridge; to disable spanning tree: {off}"
+        yield LINKS, NOTE if working else WARNING, "blocked", text
     for name, waits in waiting.items():
         text = f"uplink {name}: {waits}; connect it to a forwarding switch port in its network"
         yield LINKS, WARNING, "receives-nothing", text, "OvsLbtUplinkDown"
@@ -275,10 +330,21 @@ def _uplinks(about: About) -> Found:
     for uplink in down:
         if silent := links.silent(uplink):
             text = f"uplink {uplink.name}: its peer does not answer ({', '.join(silent)})"
+            text += f"; configure {', '.join(silent)} on its upstream switch port"
+            name = quoted(uplink.name)
+            if disabling := [DISABLE[one].format(name) for one in silent if one in DISABLE]:
+                text += f", or disable it: ovs-vsctl {' -- '.join(disabling)}"
             yield LINKS, WARNING, "silent", text, "OvsLbtUplinkDown"
     for uplink in down:
         if not links.silent(uplink):
-            text = f"uplink {uplink.name}: link is down"
+            text = "link is down; check its cable and its upstream switch port"
+            if (port := links.ports.get(uplink.ofport)) and "down" in port.flags:
+                text = f"its device is down; to set it up: {_set(about, uplink.name, 'up')}"
+            elif port and port.silent:
+                restart = f"to restart its link: {_set(about, uplink.name, 'down')}, and then up"
+                text = f"its link is up, but Open vSwitch does not use it; {restart}"
+            gone = uplink.mac is None and "down" in text
+            text = no_device(uplink.name) if gone else f"uplink {uplink.name}: {text}"
             yield LINKS, WARNING, "uplink-down", text, "OvsLbtUplinkDown"
     for uplink in serving:
         if links.flaps(uplink.name, about.now_s):
@@ -296,11 +362,15 @@ def _uplinks(about: About) -> Found:
     for uplink in uplinks:
         if uplink.role is Role.DRAINED:
             yield LINKS, NOTE, "drained", f"uplink {uplink.name}: drained"
+    idle = [f"ovs-lbt undrain {quoted(u.name)}" for u in uplinks if u.role is Role.DRAINED]
+    unused = [quoted(uplink.name) for uplink in uplinks if uplink.role is Role.UNUSED]
+    idle += [f"ovs-lbt set interface {name} role=active" for name in unused]
+    use = f"; to use another uplink: {idle[0]}" if idle else ""
     if not working:
-        text = "no active or standby uplink is up"
+        text = f"no active or standby uplink is up{use}"
         yield LINKS, ERROR, "dark", text, "OvsLbtBridgeDark"
-    if len(working) == 1:
-        text = f"failover is impossible: {working[0].name} is the only working uplink"
+    if len(working) == 1 and not any(uplink.blocked for uplink in serving):
+        text = f"failover is impossible: {working[0].name} is the only working uplink{use}"
         yield LINKS, WARNING, "no-failover", text, "OvsLbtUplinkDown"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -41,6 +41,7 @@ COLUMNS = {
     """,
     "Interface": """
         name ofport link_speed mtu external_ids mac_in_use lacp_current bfd cfm_mpid type status options
+        other_config
     """,
     "QoS": "other_config",
     "Mirror": "name output_port output_vlan",
@@ -65,6 +66,8 @@ BLOCKED = frozenset(("Discarding", "Learning", "listening", "learning", "blockin
 
 # The ID of a pod, which ovs-cni writes to the Port record.
 POD = "contPodUid"
+# The keys that the service writes to Port records.
+ON_PORTS = frozenset((PREFIX + "kept", PREFIX + "protected"))
 
 # Tables with rows that any bridge may reference. They rarely change.
 SHARED = ("Controller", "Flow_Table", "QoS", "Mirror")
@@ -189,7 +192,21 @@ def _bridge(
         hw_offload=hw_offload,
         tc_policy=other_config.get("tc-policy", "none"),
         restores_flows=_is_true(other_config, "flow-restore-wait"),
+        misplaced=tuple(_misplaced(row)),
     )
+
+
+def _misplaced(row: Any) -> Iterator[tuple[str, str, str]]:
+    """Return our keys in columns that are not read, without the keys that the service writes to ports."""
+    records: list[tuple[str, Any, tuple[str, ...]]] = [("Bridge", row, ("other_config",))]
+    for port in row.ports:
+        records.append(("Port", port, ("external_ids", "other_config")))
+        records += [("Interface", interface, ("other_config",)) for interface in port.interfaces]
+    for table, record, columns in records:
+        for column in columns:
+            ours = (key for key in getattr(record, column) if key.startswith(PREFIX))
+            for key in sorted(key for key in ours if key not in ON_PORTS):
+                yield f"{table} {record.name}", column, key
 
 
 def _mirror(row: Any) -> MirrorRow:

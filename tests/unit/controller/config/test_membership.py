@@ -135,7 +135,11 @@ def test_a_bond_with_one_member_left_stays_the_bond(lacp: str | None) -> None:
     assert (teamed(config), vm_ports(config), config.on_bond) == (["eth1"], ["vnet0"], True)
     assert config.teaming == ("lacp" if lacp else "switch-independent")
     (line,) = told(config)
-    assert says(line, "bond bond0 has only one member", "ovs-vsctl add-bond-iface bond0 eth2")
+    assert says(
+        line,
+        "bond bond0 has only one member",
+        "ovs-vsctl --if-exists del-port eth2 -- add-bond-iface bond0 eth2",
+    )
     apart = after_restart(bridge(left, port("eth2", 2), port("vnet0", 10)), before)
     assert (vm_ports(apart), apart.missing) == (["vnet0"], ("eth2",))
     assert "ovs-vsctl del-port br0 eth2 -- add-bond-iface bond0 eth2" in told(apart)[0]

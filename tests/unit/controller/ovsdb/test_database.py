@@ -45,7 +45,7 @@ PORT_MAPS = "other_config", "external_ids", "status", "rstp_status"
 # Without a delay, a number counts as a flag that is not set.
 PORT_FLAGS = "protected", "bond_updelay", "bond_downdelay"
 INTERFACE_LISTS = "link_speed", "mtu", "mac_in_use", "lacp_current", "cfm_mpid"
-INTERFACE_MAPS = "external_ids", "bfd", "status", "options"
+INTERFACE_MAPS = "external_ids", "other_config", "bfd", "status", "options"
 BRIDGE_LISTS = "fail_mode", "flood_vlans", "mirrors", "controller", "protocols", "datapath_id"
 BRIDGE_MAPS = "external_ids", "other_config", "flow_tables"
 BRIDGE_FLAGS = "stp_enable", "rstp_enable", "mcast_snooping_enable"

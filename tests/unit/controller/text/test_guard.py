@@ -142,12 +142,26 @@ OTHERS = {
     "confirmations.py: UNCONFIRMED",
     "check.py: controllers.SPOKEN",
     "advice.py: BY_ADDRESS",
-    "reader.py: vlans",
     "controllers.py: SPOKEN",
     "plans.py: proposal.plan_id",
     "show_view.py: fault['found']",
     "show_view.py: fault['part']",
     "upstream.py: teaming",
+    "advice.py: DROPPED[reason]",
+    "advice.py: count",
+    "settings.py: table.lower()",
+    "settings.py: column",
+    "reader.py: column",
+    "reader.py: at.partition(' ')[0]",
+    "check.py: rule",
+    "check.py: flag",
+    # Quoted before.
+    "check.py: name",
+    "check.py: ' -- '.join(disabling)",
+    "check.py: ' -- '.join(clear)",
+    "membership.py: port",
+    "membership.py: bridge",
+    "membership.py: keys",
 }
 
 
