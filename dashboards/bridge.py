@@ -614,7 +614,7 @@ def _what_was_done() -> list[panels.Panel]:
             width=8,
         ),
         events(
-            "Inbound traffic that did not follow",
+            "Inbound traffic that did not follow moves",
             "Announcements that were repeated because inbound traffic still arrived on the old "
             "uplink, and moves after which inbound traffic never arrived on the new uplink. Good: "
             "none. `ovs-lbt history` lists the moves, and the service's log names the VM ports.",

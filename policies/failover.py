@@ -37,9 +37,9 @@ def order(
 ) -> tuple[Uplink, ...]:
     """Return all uplinks that a unit may use, best first: active, then standby, then drained ones.
 
-    Among uplinks of one role, the unit's home comes first, then the uplinks with the least `burden`
-    by its rules. The role takes precedence over a unit's pin: `unused` uplinks never appear, and a
-    `drained` one is the last resort. `allowed`: the names of the uplinks it may use; None: all.
+    Among uplinks with the same role, the unit's home comes first, then the uplinks with the least
+    `burden` under the unit's rules. The role takes precedence over a pin: `unused` uplinks never
+    appear, `drained` uplinks come last. `allowed`: the uplinks that the unit may use; None: all.
     """
     ranks = {Role.ACTIVE: 0, Role.STANDBY: 1, Role.DRAINED: 2}
     candidates = [u for u in only(allowed, backup(unit, uplinks)) if u.role in ranks]

@@ -205,7 +205,7 @@ class State:
         return back
 
     def _count(self, unit: int, uplink: int, more: int) -> None:
-        """Count a unit that is added to (1) or removed from (-1) an uplink."""
+        """Count a unit that is added to an uplink (`more` is 1) or removed from it (-1)."""
         p = self.problem
         bound = self.bound + more * p.costs[unit][uplink]
         if reserve := p.reserves[unit]:
@@ -235,7 +235,7 @@ class _Together:
         self.away = self._size - max(self._reach)
 
     def put(self, able: Sequence[int], uplink: int, more: int) -> int:
-        """Add a member (1), or remove it for another choice (-1). Return the bound's change."""
+        """Place a member on `uplink`, or undo this (`more` is -1). Return the bound's change."""
         for other in able:
             if other != uplink:
                 self._reach[other] -= more

@@ -242,7 +242,7 @@ class StatusMetric(Generic[Shown]):
     is_counter: bool
 
     def samples(self, record: Shown) -> Iterable[tuple[tuple[str, ...], float | None]]:
-        """Return the samples of a record, each with the values of `labels` and the number."""
+        """Return the samples of a record, each as its label values, in order, and its value."""
         value = self.read(record)
         if not isinstance(value, Mapping):
             return (((), value),)

@@ -307,7 +307,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return [*commands, *placing.remembered({move.unit for move in moves})]
 
     def logged(self, moves: Iterable[Move], more: str = "") -> list[Command]:
-        """Return a log line for each VM port that moves, and one for buckets with the same source and target."""
+        """Return a log line per VM port, and one for all buckets that move between two uplinks."""
         name, because = self.config.name, self.bridge.decision_log.because
         return [
             Report("info", f"{name}: {move.way} ({because or move.reason}){more}")

@@ -25,8 +25,8 @@ BY_TC = (
     " results of ovs-lbt tables, groups and learned addresses",
     "hw-offload: software forwards frames that tc does not support: frames with more than"
     f" {MOST_ACTIONS} actions, such as floods to many VM ports, and IPv6 fragments",
-    "hw-offload: tc counts packets without their Ethernet header, so ovs-lbt adds 14 bytes for"
-    " each packet of a flow",
+    "hw-offload: tc byte counts exclude Ethernet headers, so ovs-lbt adds 14 bytes for each packet"
+    " of a flow",
 )
 TC_POLICIES = {
     "skip_hw": "tc-policy skip_hw: tc forwards in software, and no network card forwards",
@@ -38,10 +38,10 @@ TC_POLICIES = {
 class Offload:
     """The hardware offload of a bridge, according to the database.
 
-    `told`: sentences that describe the effects. `by_tc`: whether cached flows are offloaded to tc, which
-    counts packets without their Ethernet header. `past_queues`: the VM ports whose frames, forwarded by
-    the card, bypass the uplink queues. `no_queues`: the uplinks that cannot have queues. `no_card`: the
-    reason why no card forwards VM traffic although `hw-offload` is true; None if a card may do so.
+    `told`: sentences that describe the effects. `by_tc`: whether cached flows are offloaded to tc,
+    whose byte counts exclude Ethernet headers. `past_queues`: the VM ports whose frames bypass the
+    uplink queues if the card forwards them. `no_queues`: the uplinks that cannot have queues.
+    `no_card`: why no card can forward VM traffic although `hw-offload` is true; None if one can.
     """
 
     told: tuple[str, ...] = ()

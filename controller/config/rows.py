@@ -152,10 +152,10 @@ class MirrorRow:
 
 @dataclass(frozen=True, slots=True)
 class BridgeRow:
-    """A Bridge record with its ports, the ports sorted by name.
+    """A Bridge record, with its ports sorted by name.
 
-    `controllers`: the targets of its controller records. `protocols`: the allowed versions of OpenFlow;
-    empty if all are allowed. `datapath_id`: 16 hexadecimal digits, None until the switch has set it.
+    `controllers`: the targets of the bridge's controller records. `protocols`: the allowed OpenFlow
+    versions; empty if all are allowed. `datapath_id`: 16 hexadecimal digits; None: not set yet.
     """
 
     name: str

@@ -196,7 +196,8 @@ class _Reader:
         macs = guests.addresses(ids)
         if all(MAC.fullmatch(mac) and not int(mac[1], 16) & 1 for mac in macs):
             return tuple(sorted(set(macs)))
-        found, expected = ids.get("attached-mac", ""), "MAC addresses of six bytes"
+        expected = "unicast MAC addresses, in the form xx:xx:xx:xx:xx:xx"
+        found = ids.get("attached-mac", "")
         self.settings.report_value(self.record, "attached-mac", found, expected)
         return ()
 

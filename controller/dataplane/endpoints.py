@@ -1,10 +1,10 @@
-"""Tunnel endpoints: the frames that they send on uplinks other than their home, and peers' answers.
+"""Tunnel endpoints: frames that they send on uplinks other than their home, and peers' replies.
 
-Without a LAG, frames that a hash sends out on another uplink than the home ("off home") have one of our
-source addresses. Open vSwitch's userspace datapath uses the source address of a tunnel's frame as the
-endpoint's address, and answers to this address. So each endpoint has its own off-home addresses, one for
-each uplink. In frames to an off-home address, the endpoint's own address replaces it as the destination,
-because the tunnel accepts no other destination.
+Without a LAG, frames that a hash sends out on an uplink other than the home ("off home") have one
+of our source addresses. Open vSwitch's userspace datapath uses the source address of a tunnel's
+frame as the endpoint's address, and replies to this address. So each endpoint has its own off-home
+addresses, one for each uplink. In frames to an off-home address, this destination is replaced with
+the endpoint's own address, because the tunnel accepts no other destination.
 
 A *lane* is all traffic with the off-home addresses for one uplink. A lane uses one uplink in both
 directions: the first live uplink in the lane's order. If that uplink fails, frames keep the off-home
@@ -13,8 +13,8 @@ address and leave on the next uplink, so that upstream switches learn the addres
 To uplinks: the bucket's group -> OFF_HOME -> the lane's group (the lane's first live uplink).
 From uplinks: FROM_UPLINK -> TO_ENDPOINT -> EGRESS.
 
-Tables: TO_ENDPOINT; in LEARN, FROM_UPLINK and OFF_HOME, the flows for off-home addresses of endpoints.
-They add learned flows to SPOKEN. Groups: one for each lane, and one for each lane and uplink.
+Tables: TO_ENDPOINT; in LEARN, FROM_UPLINK and OFF_HOME, the flows for off-home addresses; SPOKEN,
+with the flows learned in LEARN and OFF_HOME. Groups: one per lane, and one per lane and uplink.
 
 Invariant: a frame to an off-home address reaches the endpoint and no other port. If the network does not
 know the address and floods the frame to every uplink, one copy is accepted. If frames were sent from the

@@ -48,7 +48,7 @@ class VmPort:
     hashed: int | None = None
 
     def is_confined(self, uplinks: Sequence[OfPort]) -> bool:
-        """Whether the port may not use some of `uplinks`, which may be live when its own are not."""
+        """Whether the port must not use some of `uplinks`, even if no uplink in `order` is live."""
         return not set(uplinks).issubset(self.order)
 
 

@@ -138,7 +138,7 @@ class Announcer(Feature[LearnedRead]):
     # ---- readings of learned addresses -------------------------------------------------
 
     def read_ahead(self, moves: Iterable[Move]) -> list[Command]:
-        """Request learned addresses directly after the bundle that is sent now, if units have moved."""
+        """If units have moved, request learned addresses right after the bundle being sent."""
         self.reads_ahead = self.bridge.announces and bool(self._seen_upstream(moves))
         return [ReadLearned(self.config.name)] if self.reads_ahead else []
 

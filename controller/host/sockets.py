@@ -269,7 +269,7 @@ class TlsFiles:
         As in Open vSwitch, a certificate is valid if the CA signed it. Host names are not checked.
 
         Raises:
-            ValueError: a file cannot be used; the text contains the file's option.
+            ValueError: a file cannot be used; the message names the option that specifies the file.
         """
         context = ssl.SSLContext(
             ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT

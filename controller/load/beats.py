@@ -1,10 +1,10 @@
-"""Recognizes late counters, which stand still and then catch up, about twice a second.
+"""Recognizes late counters, which are updated only about twice a second.
 
-The counters of a physical port are live. Open vSwitch counts the traffic of patch ports and flows in
-its flow cache. About twice a second its revalidators go through the cache, and add these counts to
-the counters. This is an *update*. Between two updates such a counter does not change. Then it grows
-in one step by all traffic since the previous update. So its rate is known between two updates, and
-not between two readings. Late counters are recognized by the way in which they grow.
+The counters of a physical port are live. Open vSwitch counts the traffic of patch ports and flows
+in its flow cache. About twice a second, its revalidators dump the cache, and add these counts to
+the counters of patch ports and flows. This is an *update*. Between two updates, such a counter does
+not change. Then it grows in one step by all traffic since the previous update. So a rate must be
+computed from two updates, not from any two readings. Late counters are recognized by these steps.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Total(NamedTuple):
 class Beats:
     """The updates of one counter.
 
-    `late`: whether the counter is late; None: not known yet. `updates`: its total right after each
-    update, oldest first. `stood_still`: the reading before its last increase after `STILL_S`
-    without a change, and the length of that time without a change, in seconds.
+    `late`: whether the counter is late; None: not known yet. `updates`: the counter's total right
+    after each update, oldest first. `stood_still`: the last reading in the last period of at least
+    `STILL_S` in which the counter did not change, and the length of this period in seconds.
     """
 
     late: bool | None = None

@@ -132,7 +132,7 @@ class Filling:
         return self._concerned and started_s is not None and now_s - started_s < READ_FAST_S
 
     def is_urgent(self, now_s: float) -> bool:
-        """Whether an uplink is full, and loads are steady or `PATIENCE_S` is over."""
+        """Whether an uplink is full, and loads are steady or it has been full for `PATIENCE_S`."""
         if self.full_s is None:
             return False
         return self.steady or now_s - self.full_s >= PATIENCE_S

@@ -143,8 +143,8 @@ class Rates:
     def rise(self, recent_s: float = 0.0) -> Load:
         """Return by how much the load exceeds the load at the previous reading.
 
-        `recent_s`: compare instead with the highest load in this time before the reading, because
-        readings of a steady load differ. A difference of one frame is not a rise.
+        `recent_s`: compare instead with the highest load in the `recent_s` seconds up to the
+        previous reading, because readings of a steady load vary. One frame more is not a rise.
         """
         totals = self._totals
         if len(totals) < 3 or self.beats.late:

@@ -92,7 +92,8 @@ class Server(ThreadingMixIn, WSGIServer):
         _, peer = self._unfinished.pop(request, (0.0, ""))
         if peer and time.monotonic() > self._told_s + TOLD_AGAIN_S:
             self._told_s = time.monotonic()
-            limits = f"at most {REQUEST_MAX_S:g} s per request, {OF_PEER_MAX} requests per client"
+            limits = f"at most {REQUEST_MAX_S:g} s per request, and"
+            limits = f"{limits} {OF_PEER_MAX} unfinished requests per client"
             LOG.warning("metrics for %s: closed an unfinished request; allowed: %s", peer, limits)
         with contextlib.suppress(OSError, AttributeError):
             request.shutdown(socket.SHUT_RDWR)

@@ -353,8 +353,8 @@ class Dialers:
     def caller(self, connection: framework.Connection) -> str | None:
         """Return the name of the bridge that connected to the service, based on the datapath id.
 
-        Refuse the connection and return None if no attached bridge has this datapath id and the
-        listener as a controller, or if the bridge has a connection already.
+        Refuse the connection and return None if no attached bridge with this datapath id has the
+        listener as a controller, or if the bridge is already connected.
         """
         self._identified(connection.call.number)
         datapath_id = f"{connection.id:016x}"

@@ -164,17 +164,17 @@ def check_rows(found: int, each: int) -> None:
 def _parts(
     message: bytes, at: int, end: int, least: int, lengths_at: int = 0
 ) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end of each part of `message` between `at` and `end`.
+    """Yield the start and the end of each structure in `message` between `at` and `end`.
 
-    Each part contains the part's length, at `lengths_at` bytes after the start, and is at least `least`
-    bytes long.
+    Each structure contains its own length, at `lengths_at` bytes after the start, and is at least
+    `least` bytes long.
     """
     while at < end:
         room = end - at
         if room < least:
-            raise Malformed(f"a part of {room} bytes; expected at least {least} bytes")
+            raise Malformed(f"{room} bytes left in the message; expected at least {least}")
         length = _PAIR.unpack_from(message, at)[lengths_at // 2]
         if not least <= length <= room:
-            raise Malformed(f"a part with a length of {length} bytes; expected {least} to {room}")
+            raise Malformed(f"a structure of {length} bytes; expected {least} to {room}")
         yield at, at + length
         at += length

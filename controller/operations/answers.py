@@ -56,7 +56,7 @@ def _faults(faults: Sequence[Faulted]) -> dict[str, Any]:
 
 
 def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
-    """Return the result of `move`. Call this function before the move."""
+    """Return the answer to `move`, which names the previous uplink: call this before the move."""
     source = bridge.placing.on_switch.by_unit().get(port.name)
     if source == target:
         return f"{called(port)}: already on {target}"
@@ -64,7 +64,7 @@ def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
 
 
 def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str:
-    """Return the result of `pin`, and when the VM port moves to `target`. Call this before the pin."""
+    """Return the answer to `pin`: when the VM port moves to `target`. Call this before the pin."""
     source = bridge.placing.on_switch.by_unit().get(port.name)
     text = f"{called(port)}: pinned to {target}"
     if bridge.observing:

@@ -230,9 +230,9 @@ def detach(
 
 
 def traces(fleet: Fleet, row: BridgeRow) -> tuple[Setting, ...]:
-    """Return the settings that remove all ovs-lbt keys, even operators' keys, from a bridge's records.
+    """Return the settings that remove all ovs-lbt keys from a bridge's records.
 
-    If no other bridge is attached, the host's key `leader` is also removed.
+    Operators' keys are included, and, if no other bridge is attached, the host's key `leader`.
     """
     settings = [*removed(row)]
     settings += (replace(setting, value=None) for setting in unconfirmed.keys_of(row))

@@ -30,7 +30,7 @@ BROUGHT = {
     Reason.THRESHOLD: "{source} was above the threshold, and this was the busiest VM port for which"
     " another uplink had room",
     Reason.PIN: "the VM port was pinned to {uplink}, and has not moved since",
-    Reason.DRAIN: "{source} is drained or unused, or is on standby again",
+    Reason.DRAIN: "the role of {source} was drained, unused or standby",
     Reason.MANUAL: "an operator moved the VM port",
     Reason.FAILOVER: "{source} no longer carried traffic",
     Reason.FAILBACK: "{uplink} is the home uplink, and carries traffic again",
@@ -238,7 +238,8 @@ def _addresses(account: Account) -> str:
 def _rules(account: Account) -> list[str]:
     """Return the rules that apply to the VM port, and the broken rules."""
     port, rules = account.port, account.port.rules
-    carriers = ", ".join(sorted(port.carriers or ())) or "no uplink"
+    carriers = ", ".join(sorted(port.carriers or ()))
+    configured = f"configured only on {carriers}" if carriers else "not configured on any uplink"
     allowed, avoided = ", ".join(sorted(port.allow or ())), ", ".join(sorted(rules.avoid))
     share = part(port.shares, rules.reserve_bps, port.limit_bps)
     policy = account.bridge.config.asked.policy
@@ -248,7 +249,7 @@ def _rules(account: Account) -> list[str]:
     told = (
         (rules.pin, f"pinned to {rules.pin}"),
         (port.excluded, "excluded: no policy moves the VM port"),
-        (port.carriers is not None, f"its VLANs are carried by {carriers} only"),
+        (port.carriers is not None, f"its VLANs are {configured}"),
         (port.allow is not None, f"allowed on {allowed} only, even while no allowed uplink works"),
         (rules.affinity, f"should share an uplink with affinity set {rules.affinity}"),
         (rules.anti_affinity, apart),

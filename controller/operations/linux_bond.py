@@ -263,7 +263,8 @@ def recorded(text: str) -> tuple[LinuxBond, bool]:
             raise ValueError(text)
         return bond, made_bridge
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise Refused(f"{RECORD} of the Port is {text}; expected text from --from-bond") from None
+        found = f"Port external_ids:{RECORD} is {text}"
+        raise Refused(f"{found}; expected the value that attach --from-bond stored") from None
 
 
 def _refuse_stacked(name: str, links: Links) -> None:

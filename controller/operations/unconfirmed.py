@@ -229,7 +229,7 @@ def too_late(name: str, change: Unconfirmed) -> str:
 
 
 def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:
-    """Refuse a change of a bridge that already has an unconfirmed change.
+    """Refuse a change to a bridge that already has an unconfirmed change.
 
     Raises:
         Refused: the bridge has an unconfirmed change.

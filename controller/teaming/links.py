@@ -197,7 +197,7 @@ class Links:
 
     @property
     def asks_s(self) -> float:
-        """When to send the next frame that reaches all uplinks; infinity if none waits for one."""
+        """When to send the next frame that reaches all uplinks; infinity if no uplink needs it."""
         waits = any(
             link.failed and link.waits_for_frame and self._usable_from_s(link) <= self._ask_s
             for link in self.by_name.values()

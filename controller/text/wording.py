@@ -154,9 +154,9 @@ def endpoint_of(kinds: Iterable[str], bridges: Iterable[str]) -> str:
 
 
 def tunnels_sent(kinds: Iterable[str], bridges: Iterable[str], addresses: Iterable[str]) -> str:
-    """Describe the tunnels of an endpoint, for example "geneve of br-int, from 192.0.2.1"."""
-    of, sent_from = f"{', '.join(kinds)} of {', '.join(bridges)}", ", ".join(addresses)
-    return f"{of}, from {sent_from}" if sent_from else of
+    """Describe the tunnels of an endpoint, for example "geneve on br-int, from 192.0.2.1"."""
+    on, sent_from = f"{', '.join(kinds)} on {', '.join(bridges)}", ", ".join(addresses)
+    return f"{on}, from {sent_from}" if sent_from else on
 
 
 def hashed_by(used: str, why: str, cost: str | None = None) -> str:

@@ -1,1 +1,1 @@
-"""Planners, which place units on uplinks: one module per way of placing."""
+"""Planners, which place units on uplinks: one module per algorithm."""

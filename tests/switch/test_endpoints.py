@@ -92,7 +92,7 @@ def test_an_endpoint_follows_tunnels_and_addresses(
     service.do("detach", bed.bridge)
     done = service.command("attach", bed.bridge, *bed.uplink_options, "--policy", "dynamic")
     assert done.returncode == 0, done.stderr
-    assert f"endpoint {first} (geneve of {inner}, from {ADDRESSES[0]}): " in done.stdout
+    assert f"endpoint {first} (geneve on {inner}, from {ADDRESSES[0]}): " in done.stdout
     assert "does not spread" not in done.stderr
     if datapath.NAME == "userspace":
         wait_until(

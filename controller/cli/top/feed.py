@@ -63,7 +63,7 @@ def read(version: str = "") -> Picture:
 class Feed:
     """Reads the status every `interval_s`, and carries out commands at the same time.
 
-    `tell` receives all results, on threads of this class. `read_now`: set this event to read immediately.
+    `tell` is called with each result, on a thread that Feed starts. `read_now`: set to read now.
     """
 
     def __init__(self, tell: Callable[[News], None], interval_s: float) -> None:

@@ -101,7 +101,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """The mode in which the operator chooses one of `uplinks` for a command. `port`: its VM port."""
+    """The mode to choose one of `uplinks` for a command. `port`: the command's VM port, if any."""
 
     command: str
     uplinks: tuple[str, ...]

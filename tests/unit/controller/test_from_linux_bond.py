@@ -311,5 +311,5 @@ def test_a_bond_that_replaces_none_of_linux_does_not_go_back(host: Pretended) ->
     with pytest.raises(Refused, match="no bond bond0 that replaces a Linux bond"):
         moving.survey_back("br0", "bond0")
     host.record = "word"
-    with pytest.raises(Refused, match="word; expected text from --from-bond"):
+    with pytest.raises(Refused, match="word; expected the value that attach --from-bond"):
         moving.survey_back("br0", "bond0")

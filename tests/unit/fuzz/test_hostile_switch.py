@@ -67,7 +67,7 @@ def test_counters_that_nobody_asked_for_do_no_harm(said: list[bytes]) -> None:
         ),
         pytest.param(
             session.multipart(Asked.GROUPS, GROUPS, [bytes(8)]),
-            "a part with a length of 0 bytes; expected 8 to 8",
+            "a structure of 0 bytes; expected 8 to 8",
             id="a group of nothing, which would be read for ever",
         ),
         pytest.param(

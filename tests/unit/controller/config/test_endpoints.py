@@ -86,7 +86,7 @@ def test_tunnels_of_several_bridges_are_those_of_one_port() -> None:
     rows = [BridgeRow(f"br{n}", (tunnel(f"g{n}", local_ip="192.0.2.2"),)) for n in (2, 1)]
     found = marked(rows, None, ADDRESSES).endpoints
     assert found["tep1"].bridges == ("br1", "br2")
-    assert str(found["tep1"]) == "geneve of br1, br2, from 192.0.2.2"
+    assert str(found["tep1"]) == "geneve on br1, br2, from 192.0.2.2"
 
 
 @pytest.mark.parametrize(

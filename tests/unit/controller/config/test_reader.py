@@ -547,7 +547,8 @@ def test_an_address_that_is_a_groups_or_none_is_named_and_not_used(text: str) ->
     told, config = vm_port({"attached-mac": text})
     assert (told.attached_macs, told.forges) == ((), True)
     assert messages(config) == [
-        f"Interface vnet0 attached-mac: {text} is invalid; expected MAC addresses of six bytes"
+        f"Interface vnet0 attached-mac: {text} is invalid;"
+        " expected unicast MAC addresses, in the form xx:xx:xx:xx:xx:xx"
     ]
 
 

@@ -50,7 +50,7 @@ def test_show_names_the_bridge_whose_tunnels_a_port_sends() -> None:
     assert endpoint(here) == ENDPOINT
     assert endpoint(here, "vnet1") is None
     text = done(here.ask("show", "br0"))
-    assert "  vnet0: tunnel endpoint, geneve of br-int, from 192.0.2.1\n" in text + "\n"
+    assert "  vnet0: tunnel endpoint, geneve on br-int, from 192.0.2.1\n" in text + "\n"
 
 
 def test_explain_and_tables_say_what_an_endpoint_is_for() -> None:
@@ -357,7 +357,7 @@ def test_attach_says_which_policy_suits() -> None:
     first, *notes = done(here.ask("attach", "br0")).splitlines()
     assert first == "br0: load-based over eth1, eth2, 4 VM ports"
     (note,) = notes
-    assert note.startswith("note: tunnel endpoint vnet0 (geneve of br-int, from 192.0.2.1): ")
+    assert note.startswith("note: tunnel endpoint vnet0 (geneve on br-int, from 192.0.2.1): ")
     assert "ovs-lbt set interface vnet0 policy=adaptive" in note
 
 

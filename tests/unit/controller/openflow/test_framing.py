@@ -48,18 +48,18 @@ def acting(action: bytes) -> bytes:
 
 
 FOUND = {
-    "a flow of nothing": (FLOWS, flow(0), "a part with a length of 0 bytes; expected 56 to 56"),
-    "a flow too long": (FLOWS, flow(57), "a part with a length of 57 bytes; expected 56 to 56"),
-    "half a flow": (FLOWS, bytes(9), "a part of 9 bytes; expected at least 56"),
+    "a flow of nothing": (FLOWS, flow(0), "a structure of 0 bytes; expected 56 to 56"),
+    "a flow too long": (FLOWS, flow(57), "a structure of 57 bytes; expected 56 to 56"),
+    "half a flow": (FLOWS, bytes(9), "9 bytes left in the message; expected at least 56"),
     "no match": (FLOWS, flow(56, 0), "a match of 0 bytes; expected 4 to 8"),
     "a match too long": (FLOWS, flow(56, 12), "a match of 12 bytes; expected 4 to 8"),
     "an instruction of nothing": (
         *(FLOWS, flow(64, instructions=instruction(4, 0))),
-        "a part with a length of 0 bytes; expected 8 to 8",
+        "a structure of 0 bytes; expected 8 to 8",
     ),
     "an instruction over all that follows": (
         *(FLOWS, flow(64, instructions=instruction(4, 60000))),
-        "a part with a length of 60000 bytes; expected 8 to 8",
+        "a structure of 60000 bytes; expected 8 to 8",
     ),
     "a goto with something behind it": (
         *(FLOWS, flow(72, instructions=instruction(1, 16, bytes(8)))),
@@ -67,16 +67,16 @@ FOUND = {
     ),
     "an action of nothing": (
         *(FLOWS, acting(struct.pack("!HH12x", 25, 0))),
-        "a part with a length of 0 bytes; expected 8 to 16",
+        "a structure of 0 bytes; expected 8 to 16",
     ),
     "half an output": (
         *(FLOWS, acting(struct.pack("!HH12x", 0, 8))),
         "an action of type 0, 8 bytes; expected 16",
     ),
-    "a group of nothing": (GROUPS, bytes(8), "a part with a length of 0 bytes; expected 8 to 8"),
+    "a group of nothing": (GROUPS, bytes(8), "a structure of 0 bytes; expected 8 to 8"),
     "a bucket of nothing": (
         *(GROUPS, struct.pack("!HBxI", 24, 3, 5) + bytes(16)),
-        "a part with a length of 0 bytes; expected 16 to 16",
+        "a structure of 0 bytes; expected 16 to 16",
     ),
     "half a port": (PORTS, bytes(111), "port statistics of 111 bytes; expected 112"),
 }
@@ -89,7 +89,7 @@ def test_lengths_that_do_not_agree_are_found(kind: int, body: bytes, found: str)
 
 
 def test_a_hello_whose_element_is_nothing_is_found() -> None:
-    with pytest.raises(framing.Malformed, match="a part with a length of 0 bytes; expected 4 to 4"):
+    with pytest.raises(framing.Malformed, match="a structure of 0 bytes; expected 4 to 4"):
         look_through(session.message(0, 1, bytes(4)))
 
 

@@ -232,7 +232,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
     bond = read(links(LACP))
     assert linux_bond.recorded(linux_bond.record(bond, made_bridge=True)) == (bond, True)
     for text in ("{}", "[]", "bond0", '{"made_bridge": true, "name": "bond0"}'):
-        with pytest.raises(Refused, match="expected text from --from-bond"):
+        with pytest.raises(Refused, match="expected the value that attach --from-bond stored"):
             linux_bond.recorded(text)
 
 
@@ -252,7 +252,7 @@ def test_a_record_that_another_wrote_becomes_no_command(wrong: dict[str, Any]) -
     """`detach --to-bond` runs `ip -batch` with its words, as root."""
     record = json.loads(linux_bond.record(read(links(LACP)), made_bridge=True)) | wrong
     for text in (json.dumps(record), '{"made_bridge":' + "[" * 5000):
-        with pytest.raises(Refused, match="expected text from --from-bond"):
+        with pytest.raises(Refused, match="expected the value that attach --from-bond stored"):
             linux_bond.recorded(text)
 
 

@@ -13,7 +13,7 @@ from tests.said import says
 from tests.unit.rows import host, with_interface
 
 TEP = Endpoint(("192.0.2.1",), ("geneve",), ("br-int",))
-SUBJECT = "tunnel endpoint vnet0 (geneve of br-int, from 192.0.2.1): "
+SUBJECT = "tunnel endpoint vnet0 (geneve on br-int, from 192.0.2.1): "
 
 
 def of(row: BridgeRow, *names: str, in_userspace: bool = False) -> list[str]:
