@@ -42,7 +42,9 @@ def desired_team(bridge: Bridge, of: Bindings) -> Team | None:
     endpoints = tuple(buckets.endpoints(config))
     return Team(
         uplinks=tuple(uplink.ofport for uplink in config.uplinks),
-        vm_ports=tuple(_vm_port(p, orders[p.name], split) for p in config.vm_ports),
+        vm_ports=tuple(
+            bridge.inbound_check.known(_vm_port(p, orders[p.name], split)) for p in config.vm_ports
+        ),
         hears_everywhere=config.on_a_lag,
         over_normal=config.on_bond,
         strangers=bool(config.missing),

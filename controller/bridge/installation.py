@@ -48,11 +48,12 @@ READINGS = 0x10000
 class Step:
     """One step towards the desired pipeline: the changes, and the resulting pipeline `installs`.
 
-    `final`: whether `installs` is the desired pipeline. The first of two steps is not final.
+    `moves`: whether the step makes the expected moves. `final`: whether `installs` is the desired pipeline.
     """
 
     changes: Changes
     installs: Pipeline
+    moves: bool
     final: bool
 
 
@@ -204,19 +205,22 @@ class Installation(Feature[InstalledRead | BundleDone]):
     def step(self, desired: Pipeline) -> Step:
         """Return the next step to the desired pipeline.
 
-        If the change opens new paths for broadcasts, a first step only closes the old paths. The
-        second step follows when the switch has applied the first one to its flow cache.
+        If the change opens new paths for broadcasts, a first step only closes the old paths. If unicast
+        for VM ports that move may arrive on new uplinks, an earlier step only accepts this unicast. Each step
+        follows when the switch has applied the previous one to its flow cache.
         """
         assert self.installed is not None
         live = frozenset(number for number, port in self.bridge.links.ports.items() if port.up)
-        installs = pipeline.closing(desired, self.installed, live)
+        same_flows = desired.flows is self.installed.flows
+        opening = None if same_flows else pipeline.opening(desired, self.installed)
+        installs = opening or pipeline.closing(desired, self.installed, live)
         if installs == self.installed:
             installs = desired
         changes = pipeline.changes(installs, self.installed)
         # Learned flows belong to neither pipeline. Without them, the switch would have to learn again.
         if learned := self.bridge.addresses.seeds(changes.add_flows, self.installed):
             changes = replace(changes, add_flows=(*changes.add_flows, *learned))
-        return Step(changes, installs, final=installs == desired)
+        return Step(changes, installs, moves=opening is None, final=installs == desired)
 
     def install(self, now_s: float) -> tuple[list[Command], bool]:
         """Return the commands that install the desired pipeline, and whether an empty bundle is already done."""
@@ -247,9 +251,10 @@ class Installation(Feature[InstalledRead | BundleDone]):
         if not step.changes and not self.expected and not (step.final and self.waiting):
             return None
         assert self.settled, "one bundle at a time, and none before a reading"
-        assert step.final or step.changes, "a first step closes something"
-        moves, self.expected = tuple(self.expected), []
-        waiting: tuple[Reply, ...] = ()
+        assert step.final or step.changes, "an earlier step opens or closes something"
+        moves, waiting = tuple[Move, ...](), tuple[Reply, ...]()
+        if step.moves:
+            moves, self.expected = tuple(self.expected), []
         if step.final:
             waiting, self.waiting = tuple(self.waiting), []
         self._bundles += 1

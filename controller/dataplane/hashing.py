@@ -98,6 +98,9 @@ def binding_groups(team: Team) -> Iterator[GroupSpec]:
 def _leave(port: VmPort, uplink: OfPort, team: Team) -> Actions:
     """Return actions that send a VM port's frames out on `uplink`, or to HASH with `uplink` as home."""
     if port.hashed is None:
+        if port.known_on not in (None, uplink):
+            # The switch learns that frames for the VM may arrive there, and then sends the frame out.
+            return SetField(Register.TARGET, uplink), Resubmit(Table.INBOUND)
         return leave_by(uplink, team)
     # For tunnel endpoints, register LANE gets the first uplink of the order.
     lane = (LoadBits(Register.LANE, 16, 16, port.order[0]),) if team.has_lanes(port.hashed) else ()

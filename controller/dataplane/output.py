@@ -2,8 +2,8 @@
 
 Tables: PORT_OUT.
 
-Invariant: a frame leaves on a port only in a VLAN that the port carries, with at most one tag. Only
-uplinks that carry every VLAN need no flows in PORT_OUT.
+Invariant: a frame leaves on a port only in a VLAN that the port carries, with at most one tag. Uplinks
+that carry every VLAN need flows in PORT_OUT only with `VmPort.known_on`.
 
 A fast failover group selects the first live uplink. Each of its buckets watches one uplink, so the
 switch itself fails over when a link goes down, without a controller.
@@ -70,9 +70,10 @@ def if_first_live(
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
+    some_known = any(port.known_on for port in team.vm_ports)
     for uplink in team.uplinks:
         vlans = team.uplink_vlans.get(uplink, TRUNK)
-        if vlans != TRUNK:
+        if vlans != TRUNK or some_known:
             yield from _port_out(uplink, vlans)
             yield from _drop_inner_tags(uplink, vlans)
     for port in team.vm_ports:

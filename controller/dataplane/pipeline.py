@@ -23,6 +23,7 @@ from controller.dataplane import (
     unicast,
 )
 from controller.dataplane.specs import EMPTY, Changes, FlowSpec, Match, Pipeline
+from controller.dataplane.tables import Table
 from controller.dataplane.team import Team
 
 Key = TypeVar("Key")
@@ -115,6 +116,17 @@ def _differing(desired: Mapping[Key, Spec], installed: Mapping[Key, Spec]) -> It
     for key, spec in desired.items():
         if (present := installed.get(key)) is not spec and present != spec:
             yield spec
+
+
+def opening(desired: Pipeline, installed: Pipeline) -> Pipeline | None:
+    """Return the pipeline of the step before moves, which accepts unicast on all uplinks; None if not needed.
+
+    As soon as a VM port sends frames out on another uplink, upstream switches may send unicast there. So
+    the switch must have applied this step to its flow cache before.
+    """
+    dropping = (f.key for f in installed.flows.values() if f.table == Table.INBOUND and f.actions)
+    opened = {key: f for key in dropping if (f := desired.flows.get(key)) and not f.actions}
+    return Pipeline({**installed.flows, **opened}, installed.groups) if opened else None
 
 
 def closing(desired: Pipeline, installed: Pipeline, live: Collection[int]) -> Pipeline:

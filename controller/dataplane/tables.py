@@ -84,6 +84,8 @@ BY_UPLINK = 1  # an uplink has flooded the frame
 REPORT = 2  # a VM port has reported that it is a member of a multicast group
 
 ELSEWHERE = 0xFFFF
+# The target of frames that need no further processing. No port has this number.
+DONE = 0xFFFD
 LEARNED_TIMEOUT_S = 300
 LOCK_TIMEOUT_S = 5
 # On a LAG, every multicast frame sets the lock. Returning frames arrive within milliseconds.

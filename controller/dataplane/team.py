@@ -36,7 +36,9 @@ class VmPort:
     on which the port receives broadcasts. `hashed`: the number of the hash that spreads the port's
     traffic; None: all traffic leaves on the home. `attached_macs`: the port's own addresses, which no
     other VM port has in the same VLANs. `forges`: the port may also send from other addresses.
-    `trusted`: the port and other trusted ports may use each other's addresses.
+    `trusted`: the port and other trusted ports may use each other's addresses. `known_on`: the uplink in
+    use, if upstream switches send unicast for the port to this uplink; unicast that another uplink
+    receives is then a flooded copy. None: upstream switches may send unicast to any uplink.
     """
 
     ofport: OfPort
@@ -46,6 +48,7 @@ class VmPort:
     forges: bool = True
     trusted: bool = False
     hashed: int | None = None
+    known_on: OfPort | None = None
 
     def is_confined(self, uplinks: Sequence[OfPort]) -> bool:
         """Whether the port must not use some of `uplinks`, even if no uplink in `order` is live."""

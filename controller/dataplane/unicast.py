@@ -5,19 +5,35 @@ that learn to drop frames from uplinks. Groups: one for each VM port that may no
 
 Invariant: unicast from an uplink reaches a VM port only while one of the uplinks that the VM port may
 use is live. The switch checks this, so a move changes no flow and no group of this module.
+
+Invariant: if upstream switches know a VM port on one uplink (`VmPort.known_on`), unicast that arrives on
+other uplinks is a flooded copy, and is delivered like broadcasts: from the first live uplink in the port's
+order. If the port has sent frames out on another uplink since then, unicast is accepted there as well.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from controller.dataplane import tables
 from controller.dataplane.learning import learn_closed, learn_outside
 from controller.dataplane.output import first_live, out_by
 from controller.dataplane.reflection import by_presence
-from controller.dataplane.specs import Actions, FlowSpec, GroupSpec, Resubmit, ToGroup, flow
+from controller.dataplane.specs import (
+    Actions,
+    FlowSpec,
+    GroupSpec,
+    Learn,
+    LearnMatch,
+    Resubmit,
+    SetField,
+    ToGroup,
+    flow,
+)
 from controller.dataplane.tables import UNICAST, Group, Kind, Register, Table
-from controller.dataplane.team import Team, VmPort
+from controller.dataplane.team import KEPT, Team, VmPort
+from policies.model import OfPort
 
 
 def to_vm_port(port: VmPort, team: Team) -> tuple[Actions, Table | None]:
@@ -40,6 +56,8 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     if not team.hears_everywhere:
         locate += (Resubmit(Table.INBOUND),)
     yield flow(Table.FROM_UPLINK, 10, unicast, *locate, goto=Table.EGRESS)
+    if any(port.known_on for port in team.vm_ports):
+        yield flow(Table.EGRESS, 40, {Register.TARGET: tables.DONE})
     for port in team.vm_ports:
         yield from _to_known(port, team)
         yield from _by_uplink(port, team)
@@ -76,10 +94,33 @@ def _by_uplink(port: VmPort, team: Team) -> Iterator[FlowSpec]:
     """
     for uplink in () if team.hears_everywhere else team.uplinks:
         ends = {Register.TARGET: int(port.ofport), Register.UPLINK: int(uplink)}
-        counts = tables.inbound_cookie(port.ofport, uplink)
-        yield flow(Table.INBOUND, 10, ends, cookie=counts)
+        counts, actions = tables.inbound_cookie(port.ofport, uplink), Actions()
+        if port.known_on not in (None, uplink):
+            group_id = tables.delivery_group_id(port.ofport, team.uplinks.index(uplink))
+            actions = (ToGroup(group_id), SetField(Register.TARGET, tables.DONE))
+        yield flow(Table.INBOUND, 10, ends, *actions, cookie=counts)
         if uplink not in port.order:
             yield flow(Table.NO_UPLINK, 10, ends, learn_closed(port.ofport, uplink))
+    if port.known_on is not None:
+        yield opens(port.ofport, port.known_on)
+
+
+# Cached, because the desired pipeline is compared with these flows after each event.
+@functools.lru_cache(maxsize=KEPT)
+def opens(ofport: OfPort, known_on: OfPort) -> FlowSpec:
+    """Return the flow that learns to accept unicast from another uplink than `known_on`.
+
+    A frame from the VM port leaves on that uplink, in register TARGET, because `known_on` has failed. Later,
+    upstream switches may still send there, until they forget the address or the service is back.
+    """
+    ends = ((Register.VM_PORT, Register.TARGET), (Register.TARGET, Register.UPLINK))
+    accepted = tuple(LearnMatch(source, target, 16) for source, target in ends)
+    cookie, timeout_s = (
+        tables.cookie(Kind.OUTSIDE, known_on << 16 | ofport),
+        tables.LEARNED_TIMEOUT_S,
+    )
+    learn = Learn(Table.INBOUND, cookie, timeout_s, accepted, delete_learned=True, priority=20)
+    return flow(Table.INBOUND, 10, {Register.VM_PORT: ofport}, learn, Resubmit(Table.PORT_OUT))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:

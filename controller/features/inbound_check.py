@@ -4,16 +4,21 @@ Upstream switches learn the new uplink of a VM port's addresses from a learning 
 lost the packet, or treated it as a loop, still sends to the old uplink. All frames arrive, but the
 move did not relieve the old uplink. The service detects this with counters of the frames from each
 uplink to a VM port, and announces the VM port again.
+
+If inbound traffic follows, or there is none, upstream switches know the VM port on its uplink. On an
+active-backup bond, unicast that arrives on other uplinks is then dropped, as by the bond alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller.api.engine_commands import Command, Observe, ReadInbound, Report
 from controller.api.events import InboundRead
+from controller.dataplane import unicast
+from controller.dataplane.team import VmPort
 from controller.features.feature import Feature, Timer
 from controller.teaming.buckets import hashed_by
 from policies.model import Move
@@ -31,11 +36,14 @@ MOST_AGAIN = 3
 SILENT_S = 10.0
 # Inbound traffic follows if at least this share of a VM port's inbound bytes arrives on its uplink.
 FOLLOWED_RATIO = 0.9
+# On an active-backup bond, copies are dropped only this long after a move, because some flows follow late.
+KNOWN_AFTER_S = 5.0
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A VM port that has moved to `uplink`, an ofport.
+    """A VM port on `uplink`, an ofport. `moved_s`: when the port moved there; None: upstream switches may
+    not know the port for another reason. `astray`: whether the last bytes arrived on another uplink.
 
     `again`: the number of repeated announcements. `counted`: received bytes by the uplink's ofport at
     `read_s`. `came_s`: the time from which all readings show new bytes on `uplink`.
@@ -43,12 +51,13 @@ class _Watched:
 
     name: str
     uplink: int
-    moved_s: float
+    moved_s: float | None
     announced_s: float
     again: int = 0
     counted: dict[int, int] | None = None
     read_s: float = 0.0
     came_s: float | None = None
+    astray: bool = False
 
 
 @dataclass(eq=False)
@@ -64,6 +73,10 @@ class InboundCheck(Feature[InboundRead]):
     _watched: dict[int, _Watched] = field(default_factory=dict)
     # When to read counters next, in seconds of engine time.
     _due_s: float = 0.0
+    # By ofport: the uplink to which inbound traffic did not follow a VM port.
+    _astray: dict[int, int] = field(default_factory=dict)
+    # By ofport: the uplink on which upstream switches know a VM port, until the switch drops copies.
+    _known: dict[int, int] = field(default_factory=dict)
 
     def watch_moves(self, moves: Iterable[Move], now_s: float) -> None:
         """Start to check inbound traffic of the VM ports in these moves, which the switch has made.
@@ -79,18 +92,27 @@ class InboundCheck(Feature[InboundRead]):
             port = config.port_named.get(move.unit)
             if port is None or port.per_address or not move.source or move.source == move.target:
                 continue
+            self._astray.pop(int(port.ofport), None)
+            self._known.pop(int(port.ofport), None)
             by = hashed_by(port, self.bridge.placing.split)
             if move.target in uplinks and not (by and PRESETS[by].classifier.by_address):
                 watched = _Watched(port.name, uplinks[move.target], now_s, announced_s=now_s)
-                self._watched[int(port.ofport)] = watched
-                self._due_s = min(self._due_s, now_s)
+                self._watch(int(port.ofport), watched)
+
+    def _watch(self, ofport: int, watched: _Watched) -> None:
+        self._watched[ofport] = watched
+        self._due_s = min(self._due_s, watched.announced_s)
 
     def keep_watching(self, ofports: Collection[int]) -> None:
         """Forget all VM ports that are not in `ofports`."""
         self._watched = {number: w for number, w in self._watched.items() if number in ofports}
+        self._astray = {number: u for number, u in self._astray.items() if number in ofports}
+        self._known = {number: u for number, u in self._known.items() if number in ofports}
 
     def forget_switch(self) -> None:
         self._watched.clear()
+        self._known.clear()
+        self._astray.clear()
 
     def next_s(self) -> float:
         """Return the time to read counters next; infinity if no VM port is checked."""
@@ -98,6 +120,40 @@ class InboundCheck(Feature[InboundRead]):
 
     def timers(self) -> Iterable[Timer]:
         return ((self.next_s(), self._read),)
+
+    @property
+    def _drops_copies(self) -> bool:
+        """Whether the bond alone would accept frames on one uplink only."""
+        config = self.config
+        has_one_active = config.bond_mode == "active-backup" and not config.on_a_lag
+        return has_one_active and self.bridge.announces
+
+    def known(self, port: VmPort) -> VmPort:
+        """Return `port` with `known_on` set if upstream switches know the VM port on its uplink.
+
+        The installed pipeline tells. So a restarted service keeps this, and a restarted switch does not.
+        """
+        installed = self.bridge.installation.installed
+        if not self._drops_copies or installed is None or port.hashed is not None or not port.order:
+            return port
+        home, opens = port.order[0], unicast.opens(port.ofport, port.order[0])
+        is_known = self._known.get(port.ofport) == home or installed.flows.get(opens.key) == opens
+        return replace(port, known_on=home) if is_known else port
+
+    def want(self, now_s: float) -> list[Command]:
+        """Check inbound traffic of VM ports that upstream switches may not know on their uplinks."""
+        self._known.clear()
+        team = self.bridge.installation.team if self._drops_copies else None
+        for port in team.vm_ports if team else ():
+            if port.hashed is not None or not port.order or port.known_on is not None:
+                continue
+            watched, home = self._watched.get(port.ofport), port.order[0]
+            if (watched is None or watched.uplink != home) and self._astray.get(
+                port.ofport
+            ) != home:
+                name = self.config.port_at[port.ofport].name
+                self._watch(port.ofport, _Watched(name, home, None, announced_s=now_s))
+        return []
 
     def _read(self, now_s: float) -> list[Command]:
         self._due_s = now_s + READ_INTERVAL_S
@@ -117,12 +173,17 @@ class InboundCheck(Feature[InboundRead]):
             if total:
                 came_s = now_s if watched.came_s is None else watched.came_s
                 watched.came_s = came_s if by_uplink else None
+                watched.astray = by_uplink < FOLLOWED_RATIO * total
+            after_s = now_s - watched.announced_s
             if not total:
-                if now_s - watched.announced_s >= SILENT_S:
-                    del self._watched[ofport]
-            elif by_uplink >= FOLLOWED_RATIO * total:
-                commands.append(Observe(name, "inbound_follow", came_s - watched.moved_s))
-                del self._watched[ofport]
+                if after_s >= SILENT_S:
+                    self._end(ofport)
+            elif not watched.astray:
+                if self._drops_copies and after_s < KNOWN_AFTER_S:
+                    continue
+                if watched.moved_s is not None:
+                    commands.append(Observe(name, "inbound_follow", came_s - watched.moved_s))
+                self._end(ofport)
             elif before_s - watched.announced_s < ANSWERED_AFTER_S + COUNTED_AFTER_S:
                 continue
             elif watched.again < MOST_AGAIN:
@@ -132,12 +193,20 @@ class InboundCheck(Feature[InboundRead]):
             else:
                 self.not_followed += 1
                 self.not_followed_s = now_s
-                commands.append(Report("warning", f"{name}: {self._astray(watched, came)}"))
-                del self._watched[ofport]
+                commands.append(Report("warning", f"{name}: {self._where(watched, came)}"))
+                self._end(ofport)
         self.reannounced += len(again)
-        return commands + (self.bridge.announcer.announce_once(again) if again else [])
+        commands += self.bridge.announcer.announce_once(again) if again else []
+        return commands + (self.bridge.reconcile(now_s) if self._known else [])
 
-    def _astray(self, watched: _Watched, came: Mapping[int, int]) -> str:
+    def _end(self, ofport: int) -> None:
+        watched = self._watched.pop(ofport)
+        if watched.astray:
+            self._astray[ofport] = watched.uplink
+        elif self._drops_copies:
+            self._known[ofport] = watched.uplink
+
+    def _where(self, watched: _Watched, came: Mapping[int, int]) -> str:
         """Return a text that names the uplinks on which the traffic still arrives."""
         bound, port = self.bridge.placing.bound, watched.name
         uplinks = self.config.uplink_at

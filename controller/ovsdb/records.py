@@ -228,7 +228,7 @@ def _port(row: Any, local: bool = False, hw_offload: bool = False) -> PortRow:
         interfaces=tuple(sorted(interfaces, key=lambda i: i.name)),
         tag=_first(row.tag),
         lacp=_first(row.lacp),
-        bond_mode=_first(row.bond_mode),
+        bond_mode="active-backup" if backs_up else _first(row.bond_mode),
         qos_max_rate_bps=float(max_rate_bps) if is_rate else None,
         vlan_mode=_first(row.vlan_mode),
         trunks=tuple(sorted(row.trunks)),

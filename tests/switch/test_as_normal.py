@@ -16,17 +16,21 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from controller.dataplane.tables import Table
 from tests.switch import frames
 from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, PLAIN, Bed, BedSpec, Shot, Station
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
+from tests.switch.wire import Stream
 
 BEDS = [BedSpec(team, 2, (None, None, None)) for team in (BALANCE_SLB, LACP, ACTIVE_BACKUP, PLAIN)]
 LAG = next(spec for spec in BEDS if spec.is_lag)
+BACKUP = next(spec for spec in BEDS if spec.team == ACTIVE_BACKUP)
 NO_LAG = [spec for spec in BEDS if not spec.is_lag]
 GROUPS = (f"239.1.{n >> 8}.{n & 0xFF}" for n in itertools.count(1))
 # OpenFlow's shortest timeout, which the switch looks for once a second.
 LOCKED_S = 2.2
+INBOUND_PPS = 500
 MORE_VLANS_THAN_LEARNED = range(2, 1032)
 
 
@@ -182,6 +186,93 @@ def test_a_vm_that_had_no_uplink_is_not_taken_to_be_upstream(bed: Bed, service: 
                 assert not copies[returned.frame_id].points
                 assert copies[to_it.frame_id].points == [str(vm)]
         service.wait_ready(bed)
+
+
+@on_beds([BACKUP])
+def test_a_vm_receives_once_what_the_network_floods(bed: Bed, service: Service) -> None:
+    """The switch upstream has forgotten it, so its frames come by each uplink; it may be silent."""
+    once = {str(vm): [str(vm)] for vm in bed.vms}
+    bed.introduce_to_normal()
+    assert forgotten_upstream(bed) == once
+    with service.attached(bed, "--policy", "originating-port"):
+        service.place(bed, 0, 1, 1)
+        drops_copies(bed)
+        bed.introduce()
+        assert forgotten_upstream(bed) == once
+        with service.dead():
+            assert forgotten_upstream(bed) == once
+            with bed.cable_pulled(bed.uplinks[1]):
+                assert forgotten_upstream(bed) == once
+            bed.revalidated()
+            assert forgotten_upstream(bed) == once
+        service.wait_ready(bed)
+        assert forgotten_upstream(bed) == once
+
+
+@on_beds([BACKUP])
+def test_what_is_for_a_vm_that_moves_is_not_dropped(bed: Bed, service: Service) -> None:
+    """Copies are dropped before and after; the VM itself is silent."""
+    vm, neighbour, host = bed.vms[0], bed.vms[1], bed.hosts[0]
+    with service.attached(bed, "--policy", "originating-port"):
+        service.place(bed, 0, 0, 0)
+        bed.introduce()
+        flows = [(host.point, frames.udp(host.mac, to.mac)) for to in (vm, neighbour)]
+        with bed.ears(vm.point, neighbour.point) as ears, Stream(flows, INBOUND_PPS) as stream:
+            for number in (1, 0):
+                drops_copies(bed)
+                service.move(vm, bed.uplinks[number])
+                service.move(neighbour, bed.uplinks[number])
+            drops_copies(bed)
+            sent = stream.stop()
+            ears.until_quiet()
+            heard = [stream.received(ears[to.point], i) for i, to in enumerate((vm, neighbour))]
+        assert [len(came) for came in heard] == [sent.count] * 2, "none is lost"
+        assert not any(count > 1 for came in heard for count in came.values())
+
+
+@on_beds([BACKUP])
+def test_a_vm_that_was_elsewhere_is_reached_there_without_the_service(
+    bed: Bed, service: Service
+) -> None:
+    """Its uplink fails, it sends by the other one, its uplink is back: upstream does not know that."""
+    first, second = bed.uplinks
+    with service.attached(bed, "--policy", "originating-port"):
+        service.place(bed, 0, 0, 0)
+        bed.introduce()
+        drops_copies(bed)
+        with service.dead():
+            with bed.cable_pulled(first):
+                bed.revalidated()
+                bed.introduce()
+                bed.revalidated()
+            bed.revalidated()
+            for vm in bed.vms:
+                for uplink in (first, second):
+                    end, story = uplink.upstream_end, f"for {vm}"
+                    to_it = bed.shot(end, frames.to(vm.mac), bed.hosts[0].mac, 0, 0, story)
+                    assert bed.comes_out(to_it) == [str(vm)], f"by {uplink}"
+        service.wait_ready(bed)
+
+
+def drops_copies(bed: Bed) -> None:
+    """Wait until every VM and LOCAL is known upstream to be on its uplink."""
+
+    def learning() -> int:
+        shown = bed.ofctl("dump-flows", f"table={Table.INBOUND:d}")
+        return len(re.findall(r"actions=learn\(", shown))
+
+    wait_until(lambda: learning() == len(bed.stations), "copies are dropped for every VM port")
+    bed.settled()
+
+
+def forgotten_upstream(bed: Bed) -> dict[str, list[str]]:
+    """Where a host's frame for each VM comes out, once the switch upstream has forgotten the VMs."""
+    came = {}
+    for vm in bed.vms:
+        bed.tor.ovs.run("ovs-appctl", "fdb/flush", bed.upstream)
+        bed.tor.ovs.run("ovs-appctl", "revalidator/purge")
+        came[str(vm)] = bed.comes_out(bed.frame_of(bed.hosts[0], frames.to(vm.mac)))
+    return came
 
 
 @on_beds([spec for spec in BEDS if spec.team in (BALANCE_SLB, LACP)])

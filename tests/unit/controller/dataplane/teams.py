@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
@@ -75,6 +77,11 @@ def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
         for slot, address in enumerate(draw(unique) if split else ())
     )
     hears_everywhere = draw(st.booleans())
+    if draw(st.booleans()) and not hears_everywhere:
+        vm_ports = tuple(
+            replace(port, known_on=port.order[0]) if port.order and port.hashed is None else port
+            for port in vm_ports
+        )
     # Only where the uplinks are no LAG, and the port may leave by every uplink.
     free = [p.ofport for p in vm_ports if set(p.order) == set(uplinks) and not hears_everywhere]
     endpoints = tuple(

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.dataplane import tables
 from controller.dataplane.pipeline import build
-from controller.dataplane.specs import Learn, LearnMatch, Resubmit
+from controller.dataplane.specs import Learn, LearnMatch, Output, Resubmit, SetField, ToGroup
 from controller.dataplane.tables import UNICAST, VLAN_PRESENT, Register, Table, openflow_port
-from controller.dataplane.team import Team
-from tests.unit.controller.dataplane.teams import teams
+from controller.dataplane.team import Team, VmPort
+from controller.dataplane.unicast import opens
+from policies.model import OfPort
+from tests.unit.controller.dataplane.teams import is_kind, teams
 from tests.unit.forwarding import frame, through_table
 
 
 @given(teams())
 def test_what_comes_for_a_vm_port_is_counted_by_uplink_unless_they_are_one_link(team: Team) -> None:
-    """In a table that only counts, and in which all unicast from uplinks is looked up."""
+    """In a table in which all unicast from uplinks is looked up."""
     flows = build(team).flows.values()
-    counting = [f for f in flows if f.table == Table.INBOUND]
-    assert not any(flow.actions or flow.goto for flow in counting)
+    counting = [f for f in flows if f.table == Table.INBOUND and is_kind(f, tables.Kind.INBOUND)]
     ends = {tables.cookie_inbound(f.cookie): dict(f.match) for f in counting}
     assert len(ends) == len(counting)
     assert ends == {
@@ -30,6 +33,54 @@ def test_what_comes_for_a_vm_port_is_counted_by_uplink_unless_they_are_one_link(
     unicast = (("eth_dst", UNICAST),)
     (located,) = [f for f in flows if (f.table, f.match) == (Table.FROM_UPLINK, unicast)]
     assert (Resubmit(Table.INBOUND) in located.actions) is not team.hears_everywhere
+
+
+@given(teams(), st.data())
+def test_unicast_is_delivered_once_to_a_vm_port_that_is_known_on_its_uplink(
+    team: Team, data: st.DataObject
+) -> None:
+    """From the first live uplink of its order, as broadcasts; from any, where it has sent since."""
+    alive = data.draw(st.sets(st.sampled_from(team.uplinks), min_size=1))
+    installed = build(team)
+    known = [port for port in team.vm_ports if port.known_on is not None]
+    for port, uplink in itertools.product(known, team.uplinks):
+        vlan = min(port.vlans.carried)
+        located = {Register.TARGET: port.ofport, Register.VLAN: vlan}
+        came = frame(vlan_vid=vlan and VLAN_PRESENT | vlan, **located, **{Register.UPLINK: uplink})
+        copies = through_table(installed, Table.INBOUND, came, alive)
+        expected = [openflow_port(port.ofport)] * bool(uplink == first_live(port, alive))
+        assert [copy.port for copy in copies] == ([] if uplink == port.known_on else expected)
+        ends = {Register.TARGET: int(port.ofport), Register.UPLINK: int(uplink)}
+        looked_up = installed.flows[Table.INBOUND, 10, tuple(sorted(ends.items()))]
+        done = SetField(Register.TARGET, tables.DONE) in looked_up.actions
+        assert done is (uplink != port.known_on), "the others are not delivered again"
+        drop = installed.flows[Table.EGRESS, 40, ((Register.TARGET, tables.DONE),)]
+        assert not drop.actions and drop.goto is None
+
+
+@given(teams())
+def test_a_bucket_passes_a_frame_on_once(team: Team) -> None:
+    """Open vSwitch carries out only the last of these actions, as those of an action set."""
+    for group in build(team).groups.values():
+        for bucket in group.buckets:
+            ways = [a for a in bucket.actions if isinstance(a, Output | Resubmit | ToGroup)]
+            assert len(ways) <= 1 and ways == [*bucket.actions[-1:]][: len(ways)]
+
+
+def first_live(port: VmPort, alive: set[OfPort]) -> OfPort | None:
+    return next((uplink for uplink in port.order if uplink in alive), None)
+
+
+@given(teams())
+def test_a_known_vm_port_opens_the_uplink_by_which_it_sends_else(team: Team) -> None:
+    installed = build(team)
+    for port in team.vm_ports:
+        if port.known_on is None:
+            continue
+        assert installed.flows[opens(port.ofport, port.known_on).key].actions
+        group = installed.groups[tables.Group.BINDING.id_of(port.ofport)]
+        learning = [b.watch_port for b in group.buckets if Resubmit(Table.INBOUND) in b.actions]
+        assert learning == [openflow_port(uplink) for uplink in port.order[1:]]
 
 
 @given(teams(), st.data())

@@ -127,7 +127,8 @@ def _acted(installed: Walk, action: Action, known: Known) -> Iterator[Copy]:
                 known.pop(set_there, None)
         case Learn(table=table):
             look_ups = (Table.LOCATION, Table.LOCAL_SOURCE, Table.LOCK, Table.SPOKEN)
-            shut = (Table.MEMBERSHIP, Table.PORT_OUT)  # What is learned there does nothing.
+            # What is learned there does nothing.
+            shut = (Table.MEMBERSHIP, Table.PORT_OUT, Table.INBOUND)
             loads = [spec for spec in action.specs if isinstance(spec, LearnLoad)]
             assert table in look_ups or (table in shut and not loads)
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controller.api.engine_commands import Command, Observe, ReadInbound, ReadLearned, ReadStats
+from controller.bridge.installation import REVALIDATED_AFTER_S
+from controller.dataplane import tables
+from controller.dataplane.specs import SetField
+from controller.dataplane.tables import Register, Table
+from controller.dataplane.unicast import opens
+from controller.features.inbound_check import KNOWN_AFTER_S, SILENT_S
+from policies.model import OfPort
 from tests.unit.controller.engine.told import offer
 from tests.unit.fake_switch import World, done, reports, world
 from tests.unit.rows import host, with_ids
 
 MAC = "52:54:00:00:00:10"
 ETH1, ETH2 = 1, 2
+VM = OfPort(10)
 
 
 def receiving(bps: float = 1e6, teaming: str = "switch-independent") -> World:
@@ -129,3 +139,90 @@ def test_observing_nothing_settles_and_nothing_is_watched() -> None:
     here.write(with_ids(here.rows["br0"], mode="observe"))
     here.run_for(5)
     assert not here.commands(ReadInbound)
+
+
+# ---- an active-backup bond, which alone drops copies -------------------------------------
+
+
+def backup(bps: float = 0.0) -> World:
+    """An active-backup bond; vnet0 is on eth1, and so is what the upstream switch sends it."""
+    row = host("originating-port", binding="eth1")
+    ports = (replace(p, bond_mode="active-backup") if p.name == "bond0" else p for p in row.ports)
+    here = world(replace(row, ports=tuple(ports)))
+    switch = here.switches["br0"]
+    switch.learned = ((10, MAC, 0),)
+    switch.inbound_bps[10], switch.comes_by[10] = (lambda _: bps), ETH1
+    return here.start()
+
+
+def known_on(here: World) -> int | None:
+    """The uplink from which alone the switch accepts unicast for vnet0 while it is live."""
+    flows = here.switches["br0"].installed.flows
+    found = [
+        uplink for uplink in (ETH1, ETH2) if (o := opens(VM, OfPort(uplink))) == flows.get(o.key)
+    ]
+    dropping = {
+        tables.cookie_inbound(flow.cookie)
+        for flow in flows.values()
+        if flow.table == Table.INBOUND and SetField(Register.TARGET, tables.DONE) in flow.actions
+    }
+    by = {uplink for ofport, uplink in dropping if ofport == VM}
+    assert by == ({ETH1, ETH2} - {*found} if found else set())
+    return found[0] if found else None
+
+
+def test_copies_are_dropped_once_inbound_comes_by_the_uplink_or_there_is_none() -> None:
+    for bps, after_s in ((1e6, KNOWN_AFTER_S), (0.0, SILENT_S)):
+        here = backup(bps)
+        assert known_on(here.run_until(after_s - 0.5)) is None
+        assert known_on(here.run_until(after_s + 1)) == ETH1
+
+
+def test_copies_are_not_dropped_while_inbound_comes_by_another_uplink() -> None:
+    here = backup(1e6)
+    here.switches["br0"].comes_by[10] = ETH2
+    assert known_on(here.run_until(30)) is None
+    (warning,) = reports(here, "warning")
+    assert "vnet0" in warning and "eth2" in warning
+    here.switches["br0"].comes_by[10] = ETH2
+    done(here.ask("move", "vnet0", "eth2"))
+    assert known_on(here.run_for(10)) == ETH2
+
+
+def test_all_uplinks_are_open_before_a_vm_moves_and_until_inbound_has_followed() -> None:
+    here = backup(1e6).run_until(12)
+    assert known_on(here) == ETH1
+    began = len(here.applied())
+    moved_s = here.now_s
+    done(here.ask("move", "vnet0", "eth2"))
+    assert here.switches["br0"].uplink_of(VM) == ETH2 and known_on(here) is None
+    (opened_s, opening), (bound_s, _), *_ = here.applied()[began:]
+    assert not (opening.modify_groups or opening.delete_flows or opening.add_groups)
+    assert {flow.table for flow in opening.add_flows} == {Table.INBOUND}
+    assert not any(flow.actions for flow in opening.add_flows)
+    assert bound_s >= opened_s + REVALIDATED_AFTER_S
+    here.run_until(moved_s + 2)
+    here.switches["br0"].comes_by[10] = ETH2
+    assert known_on(here.run_until(moved_s + 4.5)) is None
+    assert known_on(here.run_until(moved_s + 9)) == ETH2
+
+
+def test_a_failover_opens_all_uplinks_and_a_restarted_service_goes_on_from_the_switch() -> None:
+    here = backup().run_until(12)
+    here.restart_service()
+    here.run_for(1)
+    assert known_on(here) == ETH1 and not here.applied()
+    here.set_link(ETH1, up=False)
+    here.run_for(0.2)
+    assert here.bindings()["vnet0"] == "eth2" and known_on(here) is None
+    assert known_on(here.run_for(SILENT_S + 4)) == ETH2
+
+
+def test_a_restarted_switch_knows_nothing() -> None:
+    here = backup().run_until(12)
+    here.disconnect()
+    here.switches["br0"].flows.clear()
+    here.switches["br0"].groups.clear()
+    here.connect()
+    assert known_on(here.run_for(1)) is None
+    assert known_on(here.run_for(SILENT_S + 1)) == ETH1
