@@ -409,7 +409,7 @@ class Scheduler:
         """Update peaks and load phases. `again`: loads are the same as in the last decision."""
         forgets_s = min(self.peaks.falls_s, self.load_phases.next_change_s)
         if not again or now_s >= forgets_s:
-            carried, until_s = team_view.stirring(self.peaks), self.remembered_s
+            carried, until_s = team_view.carried(), self.remembered_s
             least_bps = min(map(team_view.capacity_bps, team_view.config.uplinks), default=0.0)
             self.peaks.note_peaks(carried, until_s, now_s)
             self.load_phases.take_carried(carried, least_bps, until_s, now_s)

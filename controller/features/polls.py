@@ -12,6 +12,7 @@ from controller.load.filling import MOST_UNITS, READ_EVERY_S
 from controller.load.flooded import Flooded
 from controller.load.polling import ADDRESSES_SOON_S
 from controller.load.team_view import TeamView
+from policies.presets import PRESETS
 
 # Two addresses and the type. tc may also leave out a frame's VLAN tag, which is not documented.
 HEADER_BYTES = 14
@@ -96,7 +97,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
             self.bridge.loads.take_port(port, port.ofport in uplinks, keep_s)
         self.bridge.flooded.take_counters(read.ports, self.config.vm_ports)
         self._note_received()
-        if team_view.just_updated and not self.bridge.polling.with_behind:
+        if self._just_updated and not self.bridge.polling.with_behind:
             # The switch has just updated its counters, including those of addresses behind VM ports.
             self.bridge.polling.read_all(now_s)
         return [] if self.bridge.polling.with_units else self._polled_all(team_view, now_s)
@@ -173,6 +174,13 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
                 team_view, team_view.longest_window_s, relieved, now_s
             )
         return [*commands, *bridge.reconcile(now_s)] if relieved else commands
+
+    @property
+    def _just_updated(self) -> bool:
+        """Whether a late counter of a port with address units just grew, and a policy uses it."""
+        if not any(PRESETS[policy].at_once for policy in self.config.policies):
+            return False
+        return any(self.bridge.loads.just_updated(port.ofport) for port in self.config.per_address)
 
     @property
     def _awaits_addresses(self) -> bool:

@@ -16,6 +16,8 @@ from controller.teaming import buckets
 from policies.model import IDLE, Load
 
 K = TypeVar("K")
+# The rates of a counter that has not been read yet.
+UNREAD = Rates(0.0)
 
 
 @dataclass(slots=True)
@@ -142,43 +144,31 @@ class Loads:
         before = rates.total
         rates.add_reading(sample)
         now = rates.total
-        port = self.port_rates[ofport].total if ofport in self.port_rates else None
+        port = self._of(ofport).total
         if port is not None and now is not None:
-            share = self._uplink_share.get(ofport)
-            if share is None:
-                share = self._uplink_share[ofport] = UplinkShare()
-            share.take_totals(port, now)
+            self._uplink_share.setdefault(ofport, UplinkShare()).take_totals(port, now)
         return max(0.0, more_bytes(before, now)) if before and now else 0.0
 
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
         """Return the mean load of a port over a window (None: the latest); zero while unknown."""
-        rates = self.port_rates.get(ofport)
-        if window_s is None and rates is not None:
-            return rates.latest(self.steady_s)
-        return _load(rates, window_s, lag_s)
+        if window_s is None:
+            return self._of(ofport).latest(self.steady_s)
+        return _load(self._of(ofport), window_s, lag_s)
 
     def rise(self, ofports: Iterable[int], recent_s: float = 0.0) -> Load:
         """Return the total rise of the loads of these ports. Loads that fell do not count."""
-        known = (self.port_rates[ofport] for ofport in ofports if ofport in self.port_rates)
-        rises = (rise for rates in known if (rise := rates.rise(recent_s)) is not IDLE)
+        of_ports = (self._of(ofport).rise(recent_s) for ofport in ofports)
+        rises = (rise for rise in of_ports if rise is not IDLE)
         return sum(rises, Load())
 
-    @property
-    def late(self) -> set[int]:
-        """The ofports of ports with late counters (`controller.load.beats`)."""
-        return {ofport for ofport, rates in self.port_rates.items() if rates.beats.late}
-
     def is_late(self, ofport: int) -> bool:
-        """Whether the counter of a port is late."""
-        found = self.port_rates.get(ofport)
-        return found is not None and bool(found.beats.late)
+        """Whether the counter of a port is late (`controller.load.beats`)."""
+        return self._of(ofport).is_late
 
     def just_updated(self, ofport: int) -> bool:
         """Whether the counter of a port is late, and the last reading was an update."""
-        found = self.port_rates.get(ofport)
-        if found is None or found.total is None or not found.beats.late:
-            return False
-        return found.beats.is_update(found.total.clock_s)
+        rates = self._of(ofport)
+        return rates.is_late and rates.beats.is_update(rates.clock_s)
 
     def counted_age_s(self, ofports: Iterable[int]) -> float:
         """Return the time, in seconds, since the start of the interval that late counters cover.
@@ -186,18 +176,15 @@ class Loads:
         This interval is the one between the last two updates of a late counter.
         """
         ages = [0.0]
-        for ofport in ofports:
-            found = self.port_rates.get(ofport)
-            if found is None or found.total is None or not found.beats.late:
-                continue
-            updates, clock_s = found.beats.updates, found.total.clock_s
-            if len(updates) > 1 and not found.beats.is_over(clock_s):
-                ages.append(clock_s - updates[-2].clock_s)
+        for rates in filter(lambda rates: rates.is_late, map(self._of, ofports)):
+            updates = rates.beats.updates
+            if len(updates) > 1 and not rates.beats.is_over(rates.clock_s):
+                ages.append(rates.clock_s - updates[-2].clock_s)
         return max(ages)
 
     def unsure(self, ofports: Iterable[int]) -> bool:
         """Whether it is unknown if the counter of a port that carries traffic is late."""
-        known = (self.port_rates[ofport] for ofport in ofports if ofport in self.port_rates)
+        known = map(self._of, ofports)
         return any(rates.has_counted for rates in known if rates.beats.late is None)
 
     def unit(
@@ -208,20 +195,20 @@ class Loads:
         It is the greater of two means: over the window that ended `ago_s` ago, and over the window
         that ended `lag_s` before that. `window_s` None: the latest load.
         """
-        return _now_or_then(self._units.get(ofport), window_s, lag_s, ago_s)
+        return _now_or_then(self._units.get(ofport, UNREAD), window_s, lag_s, ago_s)
 
     def live_unit(self, ofport: int) -> Load:
         """Return the current load of a VM port on uplinks; zero while the load is unknown."""
-        if ofport not in self._uplink_share or ofport not in self.port_rates:
-            return Load()
-        return self._uplink_share[ofport].share_of(self.port_rates[ofport].latest(self.steady_s))
+        if ofport not in self._uplink_share:
+            return IDLE
+        return self._uplink_share[ofport].share_of(self.port(ofport, None))
 
     def own(
         self, ofport: int, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
     ) -> Load:
         """Return the same as `unit` for a VM port, without the traffic of its address units."""
-        own = self._own.get(ofport)
-        sent = _now_or_then(own.rates if own else None, window_s, lag_s, ago_s)
+        rates = self._own[ofport].rates if ofport in self._own else UNREAD
+        sent = _now_or_then(rates, window_s, lag_s, ago_s)
         # The switch counts the traffic that address units receive separately.
         return Load(sent.tx_bps, self.unit(ofport, window_s, lag_s, ago_s).rx_bps)
 
@@ -234,36 +221,37 @@ class Loads:
         self, name: str, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
     ) -> Load:
         """Return the same as `unit` for an address unit, whose counter is late."""
-        if window_s is None and name in self._address_units:
-            return self._address_units[name].of_two(self.addresses_steady)
-        return _now_or_then(self._address_units.get(name), window_s, lag_s, ago_s)
+        rates = self._address_units.get(name, UNREAD)
+        if window_s is None:
+            return rates.of_two(self.addresses_steady)
+        return _now_or_then(rates, window_s, lag_s, ago_s)
 
     def of_buckets(
-        self, names: Iterable[str], window_s: float | None, ago_s: float = 0.0
+        self, names: Sequence[str], window_s: float | None, ago_s: float = 0.0
     ) -> tuple[Load, ...]:
         """Return the loads that buckets send: the means over a window that ended `ago_s` ago."""
         if window_s is not None:
-            return tuple([_load(self.bucket_rates.get(name), window_s, ago_s) for name in names])
-        latest, rates = self._latest, self.bucket_rates
-        return tuple(
-            [
-                latest.get(name) or latest.setdefault(name, _load(rates.get(name), None, 0.0))
-                for name in names
-            ]
-        )
+            rates = self.bucket_rates
+            return tuple([_load(rates.get(name, UNREAD), window_s, ago_s) for name in names])
+        latest = self._latest
+        for name in set(names) - latest.keys():
+            latest[name] = self.bucket_rates.get(name, UNREAD).latest()
+        return tuple([latest[name] for name in names])
 
     def covers(self, ofports: Iterable[int], window_s: float, lag_s: float) -> bool:
         """Whether the loads of all these ports are known over a whole window."""
-        known = (self.port_rates.get(ofport) for ofport in ofports)
-        return all(r is not None and r.covers(window_s, lag_s) for r in known)
+        return all(self._of(ofport).covers(window_s, lag_s) for ofport in ofports)
 
     def known_s(self, ofport: int, lag_s: float) -> float:
         """Return the time, in seconds, over which the load of a port is known, up to `lag_s` ago."""
-        return self.port_rates[ofport].known_s(lag_s) if ofport in self.port_rates else 0.0
+        return self._of(ofport).known_s(lag_s)
 
     def unit_known_s(self, ofport: int) -> float:
         """Return the time, in seconds, over which a VM port's load on uplinks is known."""
-        return self._units[ofport].known_s() if ofport in self._units else 0.0
+        return self._units.get(ofport, UNREAD).known_s()
+
+    def _of(self, ofport: int) -> Rates:
+        return self.port_rates.get(ofport, UNREAD)
 
     def remove(self, ofport: int) -> None:
         """Forget a port, because another port may get its ofport."""
@@ -293,13 +281,11 @@ def _rates_of(rates: dict[K, Rates], key: K, keep_s: float) -> Rates:
     return found
 
 
-def _now_or_then(rates: Rates | None, window_s: float | None, lag_s: float, ago_s: float) -> Load:
+def _now_or_then(rates: Rates, window_s: float | None, lag_s: float, ago_s: float) -> Load:
     return _load(rates, window_s, ago_s).larger(_load(rates, window_s, ago_s + lag_s))
 
 
-def _load(rates: Rates | None, window_s: float | None, lag_s: float) -> Load:
-    if rates is None:
-        return IDLE
+def _load(rates: Rates, window_s: float | None, lag_s: float) -> Load:
     if window_s is None:
         return rates.latest()
-    return rates.mean(window_s, lag_s) or Load()
+    return rates.mean(window_s, lag_s) or IDLE

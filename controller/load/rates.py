@@ -68,6 +68,11 @@ class Rates:
         return None
 
     @property
+    def is_late(self) -> bool:
+        """Whether the counter is known to be late (`controller.load.beats`)."""
+        return bool(self.beats.late)
+
+    @property
     def has_counted(self) -> bool:
         """Whether enough bytes were counted recently to find out whether the counter is late."""
         return (

@@ -73,9 +73,6 @@ class TeamView:
     _team: dict[float | None, tuple[Uplink, ...]] = field(default_factory=dict, init=False)
     _made: dict[float | None, tuple[Unit, ...]] = field(default_factory=dict, init=False)
     _unexplained: dict[str, Load] = field(default_factory=dict, init=False)
-    _offered: dict[str, tuple[Mapping[str, Load], Snapshot]] = field(
-        default_factory=dict, init=False
-    )
 
     def times(self, window_s: float | None) -> tuple[float | None, float]:
         """Return the length of the window over which loads are known, and the time since its end.
@@ -111,13 +108,6 @@ class TeamView:
         window_s = self.window_s(policy)
         over_s, ago_s = self._known_times(window_s) or (window_s, 0.0)
         return over_s + ago_s + self.config.poll_interval_s + UPLINK_LAG_S
-
-    @property
-    def just_updated(self) -> bool:
-        """Whether a late counter of a port with address units just grew, and a policy uses it."""
-        if not any(PRESETS[policy].at_once for policy in self.config.policies):
-            return False
-        return any(self.loads.just_updated(port.ofport) for port in self.config.per_address)
 
     @property
     def in_use(self) -> list[str]:
@@ -297,26 +287,6 @@ class TeamView:
         """
         return [(unit, unit.own_load) for unit in self.loaded(window_s)]
 
-    def stirring(self, peaks: Peaks) -> list[tuple[Unit, Load]]:
-        """Return the units with a current load or a peak, each with the load that moves with it.
-
-        Units in cooldown are included even if idle. Other idle units (most buckets) are omitted.
-        """
-        units = self.loaded()
-        return [(units[number], units[number].own_load) for number in self._stirring(peaks)]
-
-    def _stirring(self, peaks: Peaks) -> list[int]:
-        """Return the indexes of units that carry traffic, have a peak, or are in cooldown.
-
-        For all other units, policies use current values.
-        """
-        known, cooling = peaks.units, self.in_cooldown
-        return [
-            number
-            for number, unit in enumerate(self.loaded())
-            if unit.load is not IDLE or unit.name in known or unit.name in cooling
-        ]
-
     def shows_same(self, other: TeamView) -> bool:
         """Whether `other` has the same team with the same current loads."""
         return (
@@ -371,14 +341,14 @@ class TeamView:
         """
         if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
             return None
-        made = self._offered.get(policy) if peaks is NO_PEAKS else None
-        if made is not None and made[0] == unexplained:
-            return made[1]
         sums: dict[str | None, list[float]] = {name: [0.0, 0.0] for name in unexplained}
         units = list(self.loaded())
         judged = self.reused.reuse("present" if peaks is NO_PEAKS else "peaks")
-        for number in self._stirring(peaks):
-            unit = units[number]
+        known, cooling = peaks.units, self.in_cooldown
+        for number, unit in enumerate(units):
+            if unit.load is IDLE and unit.name not in known and unit.name not in cooling:
+                # Most buckets are idle.
+                continue
             load = unit.own_load
             if (
                 (most := peaks.peak_of(unit.name))
@@ -386,7 +356,7 @@ class TeamView:
                 and load.rx_bps <= most.rx_bps
             ):
                 load = most
-            excluded = unit.excluded or unit.name in self.in_cooldown
+            excluded = unit.excluded or unit.name in cooling
             if load is not IDLE and unit.uplink in sums:
                 sent_and_received = sums[unit.uplink]
                 sent_and_received[0] += load.tx_bps
@@ -397,10 +367,7 @@ class TeamView:
         uplinks = tuple(
             u.carrying(unexplained[u.name] + Load(*sums[u.name])) for u in self.uplinks()
         )
-        found = self._snapshot(policy, uplinks, tuple(units))
-        if peaks is NO_PEAKS:
-            self._offered[policy] = unexplained, found
-        return found
+        return self._snapshot(policy, uplinks, tuple(units))
 
     def unexplained(self) -> dict[str, Load]:
         """Return, by uplink name, the current traffic that does not belong to a unit on the uplink."""
@@ -451,9 +418,8 @@ class TeamView:
 
         These are ports whose own counters are late, and ports with address units.
         """
-        late = self.loads.late
-        ports = self.config.vm_ports if late else ()
-        return {*(int(p.ofport) for p in ports if p.ofport in late), *self.divided_ports}
+        ports = (int(port.ofport) for port in self.config.vm_ports)
+        return {*filter(self.loads.is_late, ports), *self.divided_ports}
 
     @property
     def divided_ports(self) -> frozenset[int]:

@@ -128,7 +128,7 @@ def test_what_buckets_have_counted_is_forgotten_when_no_vm_port_is_split_any_mor
     host = Witness(made((0.0, HOT), (20.0, COOL), (110.0, COOL)), "adaptive", Options())
     host.replay()
     assert {"split", "merge"} <= reasons(host)
-    loads = {*host.bridge.loads.of_buckets((f"adaptive/{n}" for n in range(256)), None)}
+    loads = {*host.bridge.loads.of_buckets([f"adaptive/{n}" for n in range(256)], None)}
     assert loads == {Load()}
 
 
