@@ -131,7 +131,6 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         bridge = self.bridge
         bridge.polling.forget_poll()
         bridge.loads.steady_s = now_s - bridge.scheduler.filling.late_changed_s
-        bridge.loads.addresses_steady = bridge.scheduler.filling.addresses_steady
         commands = self._decide(team_view, now_s)
         if bridge.installation.settled and self._has_converged(now_s):
             took_s = self.convergence.stop()

@@ -97,11 +97,6 @@ class Filling:
         """Whether loads with late counters have not changed since `at_s`."""
         return at_s >= self.late_changed_s
 
-    @property
-    def addresses_steady(self) -> bool:
-        """Whether loads with late counters have not changed for three readings of addresses."""
-        return self.is_counted(self._addresses_s[0])
-
     def read_addresses(self, now_s: float) -> None:
         """Record that the counters of addresses behind VM ports have been read."""
         self._addresses_s = (*self._addresses_s[1:], now_s)

@@ -80,8 +80,6 @@ class Loads:
     lateness: Lateness = field(default_factory=Lateness)
     # The time for which no load with late counters has changed.
     steady_s: float = math.inf
-    # Whether no such load has changed during the last three readings of addresses behind VM ports.
-    addresses_steady: bool = True
     # The ports that are uplinks.
     _outwards: set[int] = field(default_factory=set)
 
@@ -223,7 +221,7 @@ class Loads:
         """Return the same as `unit` for an address unit, whose counter is late."""
         rates = self._address_units.get(name, UNREAD)
         if window_s is None:
-            return rates.of_two(self.addresses_steady)
+            return rates.last_interval()
         return _now_or_then(rates, window_s, lag_s, ago_s)
 
     def of_buckets(

@@ -133,17 +133,9 @@ class Rates:
         began_s = before.clock_s - min(still_s, LONGEST_BEAT_S)
         return _between(before._replace(clock_s=began_s), last)
 
-    def of_two(self, steady: bool = True) -> Load:
-        """Return the load over the last three samples; over the last two if the load has changed.
-
-        `steady`: no load has changed since the first of the three.
-        """
-        if len(self._totals) < 3:
-            return self.latest()
-        first, middle, last = self._totals[-3:]
-        now, both = _between(middle, last), _between(first, last)
-        near = steady and _is_near(now.tx_bps, both.tx_bps) and _is_near(now.rx_bps, both.rx_bps)
-        return both if near else now
+    def last_interval(self) -> Load:
+        """Return the load between the last two samples; zero if there are fewer than two."""
+        return _between(*self._totals[-2:]) if len(self._totals) > 1 else IDLE
 
     def rise(self, recent_s: float = 0.0) -> Load:
         """Return by how much the load exceeds the load at the previous reading.

@@ -251,8 +251,7 @@ class TeamView:
         """Scale the current loads of address units to the load of their VM port.
 
         The sum of the loads may be too high, because flow counters and port counters are updated at
-        different times. If the port's counter is late, it is updated together with those of its
-        flows, but a busy switch may report the flows slightly later. Then the sum may be too low.
+        different times.
         """
         sums: dict[str | None, Load] = {}
         for unit in behind:
@@ -263,10 +262,6 @@ class TeamView:
                 continue
             seems, carried = sums[port.name], self.loads.port(port.ofport, None)
             tx = _at_most(carried.tx_bps, seems.tx_bps)
-            if self.loads.is_late(port.ofport):
-                sent_bps = self.loads.live_unit(port.ofport).tx_bps
-                if seems.tx_bps < sent_bps <= MOST_OFF * seems.tx_bps:
-                    tx = sent_bps / seems.tx_bps
             parts[port.name] = tx, _at_most(carried.rx_bps, seems.rx_bps)
         return [
             _scaled(unit, *parts[unit.behind]) if unit.behind in parts else unit for unit in behind
