@@ -23,7 +23,8 @@ _LIST = """
 Bridge
 same name external_ids datapath_id datapath_version status rstp_status: does not change forwarding
 same .datapath-id .dp-desc .dp-sn: describes the bridge to controllers
-same .controller-queue-size .disable-in-band .in-band-queue: concerns connections to controllers
+same .controller-queue-size .in-band-queue: concerns connections to controllers
+same .disable-in-band: in-band control itself is refused, because its hidden flows bypass ovs-lbt
 same ports datapath_type: ovs-lbt uses all ports and both datapaths
 same .hwaddr: the address of LOCAL
 same ipfix netflow sflow: done by Open vSwitch itself

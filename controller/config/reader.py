@@ -22,7 +22,7 @@ from policies.presets import DEFAULT_PRESET, PRESETS
 WAITS = (
     "Open_vSwitch other_config:flow-restore-wait is set: after a start, ovs-vswitchd does not forward"
     " frames, and ovs-lbt does not connect, until this key is removed; to remove it:"
-    " ovs-vsctl remove Open_vSwitch . other_config flow-restore-wait"
+    " ovs-vsctl --no-wait remove Open_vSwitch . other_config flow-restore-wait"
 )
 
 

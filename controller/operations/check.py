@@ -177,8 +177,7 @@ def _state(about: About) -> Found:
     if not bridge.connected:
         why = UNREACHED
         if about.row.restores_flows:
-            remove = "ovs-vsctl --no-wait remove Open_vSwitch . other_config flow-restore-wait"
-            why = f"{WAITS}; if no script is restoring flows: {remove}"
+            why = WAITS
         elif not controllers.is_allowed(about.row):
             add = f"ovs-vsctl add bridge {quoted(about.row.name)} protocols {controllers.SPOKEN}"
             why = f"its protocols lack {controllers.SPOKEN}; to add it: {add}"
@@ -258,7 +257,7 @@ def _others(about: About) -> Found:
         found = f"another program controls this bridge (controller {', '.join(others)})"
         text = f"{found}; that program must not change ovs-lbt flows, or add flows that take precedence"
         yield Told.FIT, WARNING, "controller", text
-        if about.row.fail_mode != SECURE:
+        if about.row.fail_mode != SECURE and not about.row.unanswered:
             found += ", and while that program does not answer, NORMAL replaces the ovs-lbt flows"
             remedy = f"to remove the controller: ovs-vsctl del-controller {quoted(about.row.name)}"
             yield Told.CHECK, WARNING, "controller", f"{found}; {remedy}"

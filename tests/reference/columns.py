@@ -24,6 +24,8 @@ TESTS: Mapping[tuple[str, str], str] = {
     ("Bridge", "name"): "",
     ("Bridge", "datapath-id"): LIKE,
     ("Bridge", "controller-queue-size"): LIKE,
+    ("Bridge", "disable-in-band"): "switch/test_reports.py"
+    "::test_flows_for_a_controller_that_bypass_ours_are_refused_and_found",
     ("Bridge", "ports"): "switch/test_attach.py::test_a_vm_port_that_comes_and_goes",
     ("Bridge", "hwaddr"): LIKE,
     ("Bridge", "ipfix"): LIKE,

@@ -322,7 +322,7 @@ def unknown_names(at: Stage) -> Generator[Case]:
         yield Case(at.asks("rollback", "nobr"), shows=at.br)
 
 
-@state(ON_PLAIN, "config/membership._absent: ovs-vsctl list-ifaces {}")
+@state(ON_PLAIN, "config/membership._absent: ovs-vsctl list-ifaces {bridge}")
 def unknown_uplinks(at: Stage) -> Generator[Case]:
     at.own.start()
     yield Case(

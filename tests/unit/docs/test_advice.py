@@ -26,6 +26,10 @@ NOT_PROPOSED = {
     "operations/explain._outlook: ovs-lbt move {} UPLINK": (
         "one of its two places, a VM port in cooldown, is not brought about; the other one is"
     ),
+    "operations/check._others: ovs-vsctl del-controller {}": (
+        "said of another program's controller that answers, which no test's bed has; the same command"
+        " is run for a controller that does not answer"
+    ),
     "replay/command._parser: ovs-lbt replay": "the name of a program, for its help",
     "support_bundle._contents: ovs-lbt support-bundle, {strftime}": "a heading",
 }
@@ -47,6 +51,37 @@ ELSEWHERE = {
         (
             "switch/test_columns.py",
             "test_settings_with_which_frames_would_be_lost_are_refused",
+        ),
+    ),
+    **dict.fromkeys(
+        (
+            "config/membership._absent: ovs-vsctl --if-exists del-port {port} -- add-port {bridge} {port}",
+            "config/membership._absent: ovs-vsctl {keys}",
+            "config/reader: ovs-vsctl --no-wait remove Open_vSwitch . other_config flow-restore-wait",
+            "config/reader.multiplied: ovs-vsctl --id=@m get mirror {} -- remove bridge {} mirrors @m",
+            "config/settings.report_unread: ovs-vsctl remove {lower} {} {column} {}",
+            "operations/check._configuration: ovs-lbt set interface {} {rule}=",
+            "operations/check._ports: ovs-vsctl {join}",
+            "operations/check._set: ovs-ofctl mod-port {} {} {flag}",
+            "operations/check._state: ovs-ofctl --strict del-flows {}",
+            "operations/check._uplinks: ovs-lbt set interface {name} role=active",
+            "operations/check._uplinks: ovs-lbt undrain {}",
+            "operations/check._uplinks: ovs-vsctl set bridge {} rstp_enable=false stp_enable=false",
+            "operations/check._uplinks: ovs-vsctl {join}",
+        ),
+        (
+            "switch/test_check_configurations.py",
+            "test_the_fault_is_found_first_and_the_proposed_command_ends_it",
+        ),
+    ),
+    **dict.fromkeys(
+        (
+            "config/controllers.hidden_flows: ovs-vsctl del-controller {bridge}",
+            "config/controllers.hidden_flows: ovs-vsctl set bridge {bridge} other_config:disable-in-band=true",
+        ),
+        (
+            "switch/test_reports.py",
+            "test_flows_for_a_controller_that_bypass_ours_are_refused_and_found",
         ),
     ),
     "operations/endpoint_plan._command: ovs-vsctl set interface {} external_ids:{ENCAP_IP}={}": (

@@ -391,6 +391,7 @@ def _replicas(draw: st.DrawFn) -> Any:
     interfaces = [
         made(
             name=TEXTS,
+            uuid=st.uuids(),
             ofport=numbers,
             link_speed=numbers,
             mtu=numbers,
@@ -402,6 +403,7 @@ def _replicas(draw: st.DrawFn) -> Any:
             type=TEXTS,
             status=st.dictionaries(st.just("driver_name") | TEXTS, TEXTS, max_size=2),
             options=st.dictionaries(st.just("dpdk-devargs") | TEXTS, TEXTS, max_size=2),
+            other_config=st.dictionaries(st.just("ovs-lbt-pin") | TEXTS, TEXTS, max_size=2),
         )
         for _ in range(draw(st.integers(0, 2)))
     ]
@@ -425,6 +427,11 @@ def _replicas(draw: st.DrawFn) -> Any:
             external_ids=st.dictionaries(TEXTS, TEXTS, max_size=2),
         )
     ]
+    controller = made(
+        target=TEXTS,
+        connection_mode=st.sampled_from([[], ["in-band"], ["out-of-band"]]),
+        is_connected=st.booleans(),
+    )
     return made(
         name=TEXTS,
         ports=st.just(ports),
@@ -438,7 +445,7 @@ def _replicas(draw: st.DrawFn) -> Any:
         flood_vlans=st.lists(VLANS, max_size=2),
         flow_tables=st.just({}),
         mirrors=st.just([]),
-        controller=st.just([]),
+        controller=st.sampled_from([[], [controller]]),
         datapath_id=OPTIONAL,
         datapath_type=TEXTS,
     )

@@ -269,7 +269,7 @@ def test_it_is_told() -> None:
 
 
 def test_a_plan_of_it_is_shown_and_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Scheduler, "wanted", lambda *_: None)
+    monkeypatch.setattr(Scheduler, "decide", lambda *_: [])
     here = hot(14.0, 1.0).run_until(10)
     assert split(here) == set()
     shown = done(here.ask("plan", "br0"))

@@ -129,6 +129,7 @@ QUOTED = re.compile(r"quoted\(|shlex\.join\(")
 OTHERS = {
     "bonds.py: bond",
     "bonds.py: bridge",
+    "controllers.py: bridge",
     "explain.py: bridge",
     "membership.py: ' -- '.join(steps)",
     "membership.py: _del_port(row, name)",
