@@ -39,8 +39,9 @@ class Engine:
         leads: bool = True,
         name: str = "",
         probe_key: bytes = b"",
+        listens_on: int | None = None,
     ) -> None:
-        self.fleet = Fleet(epoch_s, leads, probe_key=probe_key)
+        self.fleet = Fleet(epoch_s, leads, probe_key=probe_key, listens_on=listens_on)
         self.jobs = Jobs(self.fleet)
         self.confirmations = Confirmations(self.fleet, self.jobs)
         self.operator = Operator(self.fleet, self.jobs, self.confirmations)

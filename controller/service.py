@@ -112,7 +112,11 @@ class Service:
     ) -> None:
         name = f"{options.name}@{socket.gethostname()}"
         self._engine = Engine(
-            epoch_s=_epoch_s(), leads=False, name=name, probe_key=os.urandom(PROBE_KEY_BYTES)
+            epoch_s=_epoch_s(),
+            leads=False,
+            name=name,
+            probe_key=os.urandom(PROBE_KEY_BYTES),
+            listens_on=options.listen[1] if options.listen else None,
         )
         self._events = Inbox()
         self._connections: dict[str, Any] = {}

@@ -45,11 +45,11 @@ def was_loosened(row: BridgeRow, on_bond: bool) -> bool:
     return is_loose and PREFIX + "before" in row.external_ids
 
 
-def hidden_flows(row: BridgeRow, on_bond: bool) -> Iterator[str]:
+def hidden_flows(row: BridgeRow, on_bond: bool, listens_on: int | None) -> Iterator[str]:
     """Report hidden flows of Open vSwitch that send frames to NORMAL, past the flows of any program.
 
     On a bond, NORMAL does not flood to VM ports, because our flows do. On plain uplinks, NORMAL floods to
-    every uplink; `attach` has set the fail mode `secure` there.
+    every uplink; `attach` has set the fail mode `secure` there. `listens_on`: the service's TCP port.
     """
     bridge = quoted(row.name)
     if row.in_band:
@@ -58,7 +58,9 @@ def hidden_flows(row: BridgeRow, on_bond: bool) -> Iterator[str]:
         )
         found = f"in-band control: ARP requests of the host {harm}"
         yield f"{found}; turn it off: ovs-vsctl set bridge {bridge} other_config:disable-in-band=true"
-    if on_bond and row.unanswered and row.fail_mode != SECURE:
+    # The service answers only bridges that are attached.
+    ours = any(target.endswith(f":{listens_on}") for target in row.controllers)
+    if on_bond and row.unanswered and not ours and row.fail_mode != SECURE:
         targets = ", ".join(target for target in row.controllers if target.startswith(DIALED))
         found = f"controller {targets} does not answer, so NORMAL forwards all frames (fail mode standalone)"
         harm = "broadcasts of VMs and the host do not reach VMs on this host"

@@ -243,7 +243,7 @@ def attach(
     harmful = [*reader.multiplied(row, uplinks)]
     if reverts is None and not config.observes_bond:
         harmful += reader.returned(row, uplinks, config.on_a_lag)
-        harmful += controllers.hidden_flows(row, config.on_bond)
+        harmful += controllers.hidden_flows(row, config.on_bond, fleet.listens_on)
     if harmful:
         raise Refused("; ".join(harmful))
     settings = _settings(row, values, config, own)

@@ -251,8 +251,9 @@ def _configuration(about: About) -> Found:
 def _others(about: About) -> Found:
     """Report other programs that may write flows to the bridge, and bond members without an LACP partner."""
     config = about.bridge.config
-    for text in () if config.observes_bond else controllers.hidden_flows(about.row, config.on_bond):
-        yield Told.CHECK | Told.FIT, ERROR, "hidden-flows", text
+    if not config.observes_bond:
+        for text in controllers.hidden_flows(about.row, config.on_bond, about.fleet.listens_on):
+            yield Told.CHECK | Told.FIT, ERROR, "hidden-flows", text
     if others := [target for target in about.row.controllers if not target.startswith(PASSIVE)]:
         found = f"another program controls this bridge (controller {', '.join(others)})"
         text = f"{found}; that program must not change ovs-lbt flows, or add flows that take precedence"

@@ -151,7 +151,11 @@ def test_an_operator_says_who_may_forge(known: Bed, service: Service) -> None:
         nowhere(bed, everything(bed, attacker, virtual))
         wait_until(lambda: dropped(bed, service), "`check` reports the dropped frames", 20)
         (text,) = dropped(bed, service)
-        count = service.port(bed, attacker)["dropped_on_purpose"]["address"]
+        # `show` has what the last poll published.
+        shown = wait_until(
+            lambda: service.port(bed, attacker).get("dropped_on_purpose"), "`show` has them"
+        )
+        count = shown["address"]
         metric = "ovslbt_port_dropped_on_purpose_total"
         assert service.metric(metric, port=attacker.port, reason="address") == count > 0
         assert f"dropped {count} frames" in service.do("show", bed.bridge)

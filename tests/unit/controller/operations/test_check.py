@@ -315,6 +315,16 @@ def test_hidden_flows_for_a_controller_are_found_and_refused(
         assert advice in refusal(here.replies[here.asked])
 
 
+def test_a_bridge_that_dials_the_service_can_be_attached() -> None:
+    row = replace(without_us(host()), controllers=("ssl:192.0.2.9:6653",), unanswered=True)
+    here = world(row).start()
+    here.engine.fleet.listens_on = 6653
+    assert "unfit" not in found(here, "br0")
+    here.ask("attach", "br0")
+    here.run_for(10)
+    assert here.rows["br0"].attached
+
+
 def test_what_keeps_the_service_from_connecting_while_scripts_restore_flows() -> None:
     here = world(replace(host(), restores_flows=True)).start()
     here.disconnect()
