@@ -200,7 +200,7 @@ class Bridge:
     @property
     def serves(self) -> bool:
         """Whether our pipeline, and not the NORMAL action, forwards the bridge's traffic."""
-        return self.phase is not Phase.LEAVING and not self.on_normal and bool(self.config.uplinks)
+        return self.phase is not Phase.LEAVING and not self.on_normal and self.config.forwards
 
     @property
     def announces(self) -> bool:

@@ -27,7 +27,7 @@ def desired_team(bridge: Bridge, of: Bindings) -> Team | None:
     """
     config, placing = bridge.config, bridge.placing
     given_back = bridge.interrupted or bridge.no_flood.given_back
-    if not config.uplinks or (not bridge.serves and (not bridge.installed_anything or given_back)):
+    if not config.forwards or (not bridge.serves and (not bridge.installed_anything or given_back)):
         return None
     uplinks, units, split = _links(bridge), placing.units_on_switch, placing.split_on_switch
     reused = placing.reused.reuse("order")

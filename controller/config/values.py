@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.config.kinds import CheckedHost, Known
 from controller.config.offload import NOTHING, Offload
-from controller.config.rows import Endpoint, Guest, InterfaceRow, PortRow
+from controller.config.rows import PREFIX, Endpoint, Guest, InterfaceRow, PortRow
 from controller.config.vlans import TRUNK, PortVlans
 from controller.text.wording import one_line
 from policies.damping import Moved
@@ -289,6 +289,14 @@ class BridgeConfig:
     def observes_bond(self) -> bool:
         """Whether NORMAL forwards, and ovs-lbt flows are not installed."""
         return self.observes and self.on_bond
+
+    @property
+    def forwards(self) -> bool:
+        """Whether a pipeline is possible. Plain uplinks may all be absent.
+
+        Without a pipeline, a bridge with plain uplinks (fail mode secure) does not even connect its VMs.
+        """
+        return bool(self.uplinks or self.settings.get((f"Bridge {self.name}", f"{PREFIX}uplinks")))
 
     @property
     def asked(self) -> BridgeConfig:

@@ -393,3 +393,29 @@ def test_a_flow_that_pins_a_vm_port_is_refused(bed: Bed, service: Service) -> No
         assert refused.returncode and says(refused.stderr, "other programs have flows")
     finally:
         bed.ovs.run("ovs-ofctl", "--strict", "del-flows", bed.bridge, match)
+
+
+@on_beds([BEDS[-1]])
+def test_vms_reach_each_other_while_the_bridge_has_no_uplinks(bed: Bed, service: Service) -> None:
+    """NetworkManager removes all uplinks one by one, and adds them again."""
+    here = {str(station) for station in bed.stations}
+
+    def local_copies_are_right() -> bool:
+        shots = [shot for shot in everything(bed) if str(shot.point) in here]
+        copies = bed.fire(shots)
+        came = [Counter(at for at in copies[shot.frame_id].points if at in here) for shot in shots]
+        wanted = [Counter(here & should_come_out(bed, shot, {}).keys()) for shot in shots]
+        return came == wanted
+
+    def all_is_right() -> bool:
+        introduce(bed)
+        return not wrong(bed, iter([(everything(bed), NOWHERE_ELSE)]))
+
+    with service.attached(bed, "--policy", "originating-port"):
+        introduce(bed)
+        for uplink in bed.uplinks:
+            bed.ovs.vsctl("del-port", uplink.name)
+            wait_until(local_copies_are_right, f"VMs reach each other without {uplink}")
+        for uplink in bed.uplinks:
+            bed.ovs.vsctl("add-port", bed.bridge, uplink.name)
+            wait_until(all_is_right, f"all is delivered with {uplink} again")
