@@ -34,7 +34,8 @@ COLUMNS = {
         rstp_enable mcast_snooping_enable other_config flood_vlans flow_tables mirrors
     """,
     "Controller": "target connection_mode is_connected",
-    "Flow_Table": "flow_limit",
+    # ovsdbapp indexes flow tables by name.
+    "Flow_Table": "name flow_limit",
     "Port": """
         name interfaces tag trunks vlan_mode lacp qos protected status rstp_status bond_mode
         bond_active_slave bond_updelay bond_downdelay other_config external_ids

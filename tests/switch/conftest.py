@@ -79,10 +79,12 @@ def session_service(ovs: PrivateOvs) -> Iterator[Service]:
 
 
 @pytest.fixture
-def service(session_service: Service) -> Service:
-    """The service, alive."""
+def service(session_service: Service) -> Iterator[Service]:
+    """The service, alive. No test leads it to a bug."""
     session_service.start()
-    return session_service
+    before = session_service.bugs
+    yield session_service
+    assert session_service.bugs == before
 
 
 @pytest.fixture(scope="module")

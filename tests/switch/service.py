@@ -135,6 +135,11 @@ class Service:
             return ""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
+    @property
+    def bugs(self) -> int:
+        """How many faults of its own it has logged."""
+        return self.log.read_text(errors="replace").count("a bug in ovs-lbt")
+
     # ---- the command -------------------------------------------------------------------
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
