@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -55,7 +56,7 @@ UPSTREAM, NONE = "upstream", Counter[str]()
 BROADCASTS = 12
 # Two flows fill an uplink beyond the threshold, and one does not.
 FLOW_PPS, FRAME_BYTES, CAPACITY_MBPS = 100, 1250, 2
-PROMETHEUS = str(ROOT / "dashboards/provisioning")
+PROMETHEUS = shlex.quote(str(ROOT / "dashboards/provisioning"))
 UNITS = r"systemctl (start|restart) (openvswitch-switch|ovs-lbt)"
 
 
@@ -302,7 +303,7 @@ def is_kept(before: Delivered, after: Delivered) -> bool:
 )
 def unknown_names(at: Stage) -> Generator[Case]:
     with at.attached():
-        at.own.do("move", at.vm, at.second)
+        at.own.do("move", at.vm, at.other())
         yield Case(at.asks("set", "bridge", at.br, "thresold=60"), shows="threshold")
         yield Case(at.asks("set", "bridge", at.br, "threshold"), shows="threshold")
         yield Case(at.asks("--help"), {"COMMAND": "check"}, shows="ovs-lbt check")
@@ -736,6 +737,8 @@ def loads_of_runbooks(at: Stage) -> Generator[Case]:
         yield Case(at.nothing, solved=relieved)
         at.own.do("set", "interface", at.first, f"capacity-mbps={CAPACITY_MBPS}")
         yield is_at(at.second)
+        for uplink in (at.first, at.second):
+            at.own.do("set", "interface", uplink, f"capacity-mbps={5 * CAPACITY_MBPS}")
         yield bridge("threshold", "50")
         yield bridge("policy", "dynamic")
         yield bridge("window-s", "120")
@@ -981,7 +984,7 @@ def a_small_terminal(at: Stage) -> Generator[Case]:
 
         def drawn() -> Told:
             with pane(at.own.ovs.rundir, at.own.ovs.env, 150, 15) as drawn_on:
-                drawn_on.enter(f"clear; TERM={term} {at.own.executable} top")
+                drawn_on.enter(f"clear; TERM={term} {shlex.quote(str(at.own.executable))} top")
                 return 0, drawn_on.shows(f": {proposed}")
 
         return drawn

@@ -58,7 +58,7 @@ def test_a_mirror_to_a_vlan_is_as_with_normal(bed: Bed, service: Service) -> Non
         if not bed.spec.is_lag:
             refused = service.command("attach", bed.bridge)
             assert refused.returncode and says(
-                refused.stderr, "VLAN 99 twice", "not on these ports"
+                refused.stderr, "output_vlan 99", "twice", "remove the VLAN from these ports"
             )
             assert says(refused.stderr, bed.bridge, *(vm.port for vm in bed.vms[2:]))
             assert not has_ours(bed)
