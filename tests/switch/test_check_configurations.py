@@ -40,7 +40,7 @@ MIRROR += " -- set bridge br0 mirrors=@m"
 PATCH = "add-port {0} {1} -- set interface {1} type=patch options:peer={2}"
 MANY, WITHIN_S = 300, 2.0
 # Notes about what an operator may have forgotten.
-NOTES = ("blocked", "drained", "port-down")
+NOTES = ("drained", "port-down")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,13 +251,6 @@ BROKEN = {
         found="not-done",
         by_hand="ovs-vsctl set-fail-mode br0 secure",
     ),
-    "RSTP that blocks an uplink": on(
-        PLAIN,
-        "tor ovs-vsctl set bridge tor0 rstp_enable=true other_config:rstp-priority=4096",
-        "ovs-vsctl set bridge br0 rstp_enable=true",
-        undo="tor ovs-vsctl set bridge tor0 rstp_enable=false",
-        found="blocked",
-    ),
     "MTU": on(
         PLAIN,
         "ip link set eth1 mtu 1400",
@@ -316,13 +309,13 @@ def test_the_fault_is_found_first_and_the_proposed_command_ends_it(
 
 def perform(bed: Bed, service: Service, commands: tuple[str, ...]) -> None:
     """Run commands, in which the bed's names replace those of the documents."""
-    names = {"br0": bed.bridge, "bond0": bed.bond, "tor0": bed.upstream}
+    names = {"br0": bed.bridge, "bond0": bed.bond}
     for number, uplink in enumerate(bed.uplinks):
         names |= {f"eth{number}": uplink.name, f"end{number}": uplink.upstream_end.interface}
     names |= {f"vnet{number}": vm.port for number, vm in enumerate(bed.vms)}
     for command in commands:
         command = re.sub(
-            r"\b(?:br|bond|eth|end|vnet|tor)\d\b", lambda m: names.get(m[0], m[0]), command
+            r"\b(?:br|bond|eth|end|vnet)\d\b", lambda m: names.get(m[0], m[0]), command
         )
         program, *words = shlex.split(command)
         if program == "ovs-lbt":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -106,7 +107,7 @@ def test_a_network_that_sends_nothing_is_returned_to(placed: Bed, service: Servi
 @pytest.mark.parametrize("placed", [PLAIN], indirect=True)
 def test_an_uplink_that_spanning_tree_blocks_carries_nothing(placed: Bed, service: Service) -> None:
     """Without ovs-lbt, NORMAL forwards by the other uplink."""
-    bed = placed
+    bed, (first, second) = placed, placed.uplinks
     bridges = (bed.tor.ovs, bed.upstream, 0x1000), (bed.ovs, bed.bridge, 0x8000)
     for switch, bridge, priority in bridges:
         switch.vsctl(
@@ -123,4 +124,11 @@ def test_an_uplink_that_spanning_tree_blocks_carries_nothing(placed: Bed, servic
     assert arrived(bed) == 4, "VMs have no network"
     assert service.metric("ovslbt_uplink_up", bridge=bed.bridge, uplink=down.name) == 0
     assert says(service.do("show", bed.bridge), down.name, "blocked")
-    assert says(service.command("check").stdout, down.name, "spanning tree")
+    found = service.command("check", bed.bridge).stdout
+    assert says(found, down.name, "spanning tree")
+    (proposed,) = re.findall(
+        r"ovs-vsctl (set bridge \S+ rstp_enable=false stp_enable=false)", found
+    )
+    bed.ovs.vsctl(*proposed.split())
+    wait_until(lambda: on(service, bed) == [first.name, second.name], "VMs return")
+    assert arrived(bed) == 4

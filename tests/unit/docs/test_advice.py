@@ -66,7 +66,6 @@ ELSEWHERE = {
             "operations/check._state: ovs-ofctl --strict del-flows {}",
             "operations/check._uplinks: ovs-lbt set interface {name} role=active",
             "operations/check._uplinks: ovs-lbt undrain {}",
-            "operations/check._uplinks: ovs-vsctl set bridge {} rstp_enable=false stp_enable=false",
             "operations/check._uplinks: ovs-vsctl {join}",
         ),
         (
@@ -83,6 +82,10 @@ ELSEWHERE = {
             "switch/test_reports.py",
             "test_flows_for_a_controller_that_bypass_ours_are_refused_and_found",
         ),
+    ),
+    "operations/check._uplinks: ovs-vsctl set bridge {} rstp_enable=false stp_enable=false": (
+        "switch/test_returning_uplink.py",
+        "test_an_uplink_that_spanning_tree_blocks_carries_nothing",
     ),
     "operations/endpoint_plan._command: ovs-vsctl set interface {} external_ids:{ENCAP_IP}={}": (
         "switch/test_ovn_tunnels.py",
