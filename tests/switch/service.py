@@ -13,6 +13,9 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from controller.api import requests
+from controller.api.commands import BY_NAME
+from controller.cli import arguments
 from controller.metrics.scrapes import FRESH_S
 from tests.switch.appctl import Appctl
 from tests.switch.bed import STATIC_LAG, Bed, Station, Uplink
@@ -20,6 +23,7 @@ from tests.switch.waiting import HANG_S, NotThere, wait_until
 from topologies.network.private_ovs import PrivateOvs
 
 LOG_TAIL_LINES = 20
+ANSWERED = frozenset(("attach", "detach", "drain", "move", "pin", "set", "undrain", "unpin"))
 
 
 class Service:
@@ -153,7 +157,18 @@ class Service:
         )
 
     def do(self, *words: str) -> str:
-        """`ovs-lbt WORDS…`, which must be done; its standard output."""
+        """`ovs-lbt WORDS…`, which must be done; its standard output.
+
+        What the service itself answers is asked without a process, which costs a third of a second of CPU.
+        """
+        if words[0] in ANSWERED and "--rollback-after" not in words and self.alive:
+            options = arguments.parsed(arguments.parser(), words)
+            try:
+                answer = self.ask(words[0], *requests.words(BY_NAME[words[0]], vars(options)))
+            except ValueError as refused:
+                raise AssertionError(str(refused)) from refused
+            lines = [line for line in answer.splitlines() if not line.startswith("warning: ")]
+            return "".join(f"{line}\n" for line in lines)
         done = self.command(*words)
         assert done.returncode == 0, f"ovs-lbt {' '.join(words)}: {done.stderr.strip()}"
         return done.stdout
