@@ -61,6 +61,7 @@ OUTSIDER, REFLECTED = "02:ee:00:00:00:01", "reflected broadcast of"
 SETTLES_WITHIN_S = 60.0
 # Cached flows are a second old at worst, but for a busy switch.
 FOLLOWS_WITHIN_S = 60.0
+LOCKED_S = 1.0
 _new_macs = itertools.count(0x1000)
 
 
@@ -356,14 +357,16 @@ class Case:
 
     def inbound(self, homes: Mapping[str, str], live: Sequence[str]) -> tuple[list[str], list[str]]:
         """Frames from the network of which copies came out that should not have, and others of
-        which some are missing.
+        which some are missing, or which were sent too late.
         """
         expected = dict(self._from_outside(homes, live))
         reflected = [shot for shot in expected if shot.story.startswith(REFLECTED)]
         heard_at = [self.bed.fire_and_hear([s for s in expected if s not in reflected])]
         # On a LAG, what a VM has not flooded within the last second is not a reflection.
+        began_s = time.monotonic()
         self.bed.introduce()
         heard_at.append(self.bed.fire_and_hear(reflected))
+        too_late = reflected if time.monotonic() - began_s > LOCKED_S else []
         ids = {shot.frame_id: shot for shot in expected}
         seen: dict[int, Counter[tuple[str, int]]] = {number: Counter() for number in ids}
         came_by: dict[int, list[str]] = defaultdict(list)
@@ -382,7 +385,8 @@ class Case:
             out = seen[shot.frame_id]
             if out != where:
                 text = f"{shot.story}, VLAN {shot.vlan}: {dict(out)}, expected {dict(where)}"
-                (lost if out < where else wrong).append(f"{text}, by {came_by[shot.frame_id]}")
+                again = out < where or shot in too_late
+                (lost if again else wrong).append(f"{text}, by {came_by[shot.frame_id]}")
         return wrong, lost
 
     def comes_home(self, homes: Mapping[str, str]) -> bool:
