@@ -28,7 +28,6 @@ from controller.host.journal import default_path
 from controller.host.programs import run
 from controller.text.wording import Refused, because, unknown
 
-COMMAND_TIMEOUT_S = 20
 # The largest number of history entries, and the size of each log.
 LAST_ENTRIES = 2000
 LOG_LINES = 5000

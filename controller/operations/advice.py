@@ -77,17 +77,6 @@ def of_dropped(row: BridgeRow, port: str, reason: Drop, count: int) -> tuple[str
     return f"{found}; {remedy}", True
 
 
-def tunnels(config: BridgeConfig, row: BridgeRow) -> Iterator[str]:
-    """Report each VM port in mode dot1q-tunnel, with advice."""
-    vm_ports = {port.name for port in config.vm_ports}
-    for port in row.ports:
-        if port.vlan_mode == "dot1q-tunnel" and port.name in vm_ports:
-            yield (
-                f"{port.name} has vlan_mode dot1q-tunnel, so the VM's tagged frames would be dropped;"
-                f" if the VM sends no tagged frames: ovs-vsctl set port {quoted(port.name)} vlan_mode=access"
-            )
-
-
 def of_endpoints(config: BridgeConfig) -> Iterator[str]:
     """Yield advice about the tunnel endpoints of a bridge, as sentences."""
     ports = [port for port in config.vm_ports if port.endpoint is not None]

@@ -21,7 +21,6 @@ from controller.config.kept_keys import last_keys
 from controller.config.membership import NO_OFPORT
 from controller.config.reader import WAITS
 from controller.config.rows import PREFIX, BridgeRow
-from controller.config.values import UplinkConfig
 from controller.dataplane.tables import ADDRESSES_PER_PORT_MAX
 from controller.load.flooded import LOOPS_PPS
 from controller.operations import advice
@@ -297,11 +296,6 @@ def _ports(about: About) -> Found:
     if down := [port.name for port in guests if (port.name, "down") in flagged]:
         text = f"the devices of {inspection.named(down)} are down; to set up the first one:"
         yield LINKS, NOTE, "port-down", f"{text} {_set(about, down[0], 'up')}"
-
-
-def _port_of(about: About, uplink: UplinkConfig) -> str:
-    """Return the name of the Port record of an uplink."""
-    return next(p.name for p in about.row.ports if uplink.name in {i.name for i in p.interfaces})
 
 
 def _set(about: About, port: str, flag: str) -> str:

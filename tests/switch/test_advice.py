@@ -524,7 +524,6 @@ def a_change_to_confirm(at: Stage) -> Generator[Case]:
     ON_PLAIN,
     "config/controllers.refusal: ovs-vsctl add bridge {} protocols {SPOKEN}",
     "config/membership: ovs-vsctl set interface {} external_ids:{PREFIX}role=active",
-    "operations/advice.tunnels: ovs-vsctl set port {} vlan_mode=access",
     "operations/check.ignored_flags: ovs-ofctl mod-port {} {} flood",
     "operations/detach._staying: ovs-lbt detach {} --purge",
     "operations/detach._fail_mode_back: ovs-vsctl del-fail-mode {}",
