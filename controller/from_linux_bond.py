@@ -11,18 +11,17 @@ import json
 import shutil
 import signal
 import socket
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from controller.dataplane import frames
 from controller.host.forwarding import parse_forwarding
-from controller.host.programs import wait_until
+from controller.host.programs import run, wait_until
 from controller.operations import linux_bond
 from controller.operations.linux_bond import RECORD, Host, Links, LinuxBond, Stack
 from controller.text.wording import Refused, quoted
 
-COMMAND_TIMEOUT_S = 10
+BATCH_TIMEOUT_S = 20
 # A network card may negotiate its speed again after it has been down.
 LINK_PATIENCE_S = 15.0
 # An LACP partner with slow timeouts may take up to this long to answer.
@@ -294,7 +293,7 @@ def _heard(member: str) -> bool:
 
 
 def _has_carrier(device: str) -> bool:
-    (link,) = json.loads(_run("ip", "-json", "link", "show", "dev", device))
+    (link,) = json.loads(run("ip", "-json", "link", "show", "dev", device))
     return "LOWER_UP" in link["flags"]
 
 
@@ -336,14 +335,14 @@ def _links() -> Links:
     for tool in ("ip", "ovs-vsctl"):
         if shutil.which(tool) is None:
             raise Refused(f"{tool} is not installed, or not in PATH")
-    shown = json.loads(_run("ip", "-json", "-details", "link", "show"))
+    shown = json.loads(run("ip", "-json", "-details", "link", "show"))
     return {link["ifname"]: link for link in shown}
 
 
 def _stack(device: str) -> Stack:
-    addresses = _run("ip", "-json", "address", "show", "dev", device)
+    addresses = run("ip", "-json", "address", "show", "dev", device)
     shown = ("route", "show", "table", "all", "dev", device)
-    return linux_bond.stack(addresses, _run("ip", "-4", *shown), _run("ip", "-6", *shown))
+    return linux_bond.stack(addresses, run("ip", "-4", *shown), run("ip", "-6", *shown))
 
 
 @contextlib.contextmanager
@@ -363,40 +362,18 @@ def _wait(condition: Callable[[], bool], found: str, patience_s: float) -> None:
 
 def _batch(lines: Sequence[str], *options: str) -> None:
     """Run commands of `ip` as one batch."""
-    _run("ip", *options, "-batch", "-", stdin="\n".join(lines) + "\n")
+    command, text = ("ip", *options, "-batch", "-"), "\n".join(lines) + "\n"
+    named = f"{' '.join(command)} ({'; '.join(lines)})"
+    run(*command, stdin=text, timeout_s=BATCH_TIMEOUT_S, named=named)
 
 
 def _vsctl(*words: str) -> str:
-    return _run("ovs-vsctl", f"--timeout={COMMAND_TIMEOUT_S}", *words)
+    return run("ovs-vsctl", *words)
 
 
 def _asked(*command: str) -> str | None:
     """Return the output of a command; None if the command fails."""
     try:
-        return _run(*command).strip()
+        return run(*command).strip()
     except Refused:
         return None
-
-
-def _run(*command: str, stdin: str = "") -> str:
-    """Run a command and return its output.
-
-    Raises:
-        Refused: the command failed.
-    """
-    try:
-        done = subprocess.run(
-            command,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=4 * COMMAND_TIMEOUT_S,
-            start_new_session=True,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Refused(f"{' '.join(command[:3])}: {error}") from None
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-        lines = f" ({'; '.join(stdin.splitlines())})" if stdin else ""
-        raise Refused(f"{' '.join(command)}{lines}: {said[0]}")
-    return done.stdout

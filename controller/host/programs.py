@@ -19,10 +19,12 @@ def run(
     remedy: str = "",
     stdin: str | None = None,
     timeout_s: float = TIMEOUT_S,
+    named: str = "",
 ) -> str:
     """Run a program and return its output. The program may take up to twice `timeout_s`.
 
-    `remedy`: the action that the error text recommends; empty for none.
+    `remedy`: the action that the error text recommends; empty for none. `named`: how the text names the
+    command, if not by its words.
 
     Raises:
         Refused: the program is not installed, fails, or does not end in time.
@@ -48,7 +50,7 @@ def run(
         why = in_words(error)
     except subprocess.TimeoutExpired:
         why = f"no answer within {2 * timeout_s:g} s"
-    raise Refused(f"{' '.join(command)}: {why}{f'; {remedy}' if remedy else ''}")
+    raise Refused(f"{named or ' '.join(command)}: {why}{f'; {remedy}' if remedy else ''}")
 
 
 def wait_until(

@@ -625,7 +625,7 @@ def moved_bonds() -> Iterator[str]:
             no_waits: dict[str, Any] = dict.fromkeys(quick, 0.0)
             with (
                 _host(programs) as directory,
-                mock.patch.object(from_linux_bond, "_run", host.run),
+                mock.patch.object(from_linux_bond, "run", host.run),
                 mock.patch("shutil.which", lambda tool: tool),
                 mock.patch.object(client, "running", lambda: True),
                 mock.patch.object(client, "ask", lambda method, words, *_: f"{method} {words}\n"),

@@ -39,7 +39,7 @@ class Pretended:
     fails: str = ""
     said: list[str] = field(default_factory=list)
 
-    def run(self, *command: str, stdin: str = "") -> str:
+    def run(self, *command: str, stdin: str = "", **_: Any) -> str:
         words = [w for w in command if not w.startswith("--timeout") and w != "--"]
         line = " ".join(words)
         for one in [line, *stdin.splitlines()]:
@@ -171,7 +171,7 @@ class Pretended:
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     made = Pretended()
-    monkeypatch.setattr(moving, "_run", made.run)
+    monkeypatch.setattr(moving, "run", made.run)
     monkeypatch.setattr("shutil.which", lambda tool: tool)
     for name in ("GATEWAY_PATIENCE_S", "LINK_PATIENCE_S", "LACP_PATIENCE_S", "CHECK_INTERVAL_S"):
         monkeypatch.setattr(moving, name, 0.0)
