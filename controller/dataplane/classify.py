@@ -12,16 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.config.vlans import TRUNK, PortVlans, VlanSet, blocks
-from controller.dataplane import tables
-from controller.dataplane.specs import (
-    CopyBits,
-    Fields,
-    FlowSpec,
-    PopVlan,
-    PushVlan,
-    SetField,
-    flow,
-)
+from controller.dataplane import specs, tables
+from controller.dataplane.specs import FlowSpec, flow
 from controller.dataplane.tables import VLAN_ID_MASK, VLAN_PRESENT, Register, Table, openflow_port
 from controller.dataplane.team import Team, kept
 from policies.model import OfPort
@@ -45,11 +37,11 @@ NO_ADDRESS = "00:00:00:00:00:00"
 
 def flows(team: Team) -> Iterator[FlowSpec]:
     for uplink in team.uplinks:
-        came_in = SetField(Register.UPLINK, uplink)
+        came_in = specs.SetField(Register.UPLINK, uplink)
         vlans = team.uplink_vlans.get(uplink, TRUNK)
         yield from _classify(uplink, vlans, came_in, Table.FROM_UPLINK)
     for port in team.vm_ports:
-        came_in = SetField(Register.VM_PORT, port.ofport)
+        came_in = specs.SetField(Register.VM_PORT, port.ofport)
         yield from _classify(port.ofport, port.vlans, came_in, Table.LEARN)
         yield from _drop_inner_tags(port.ofport)
     if not team.leaves_to_normal:
@@ -69,27 +61,27 @@ def _drop_inner_tags(ofport: OfPort) -> Iterator[FlowSpec]:
 
 @kept
 def _classify(
-    ofport: OfPort, vlans: PortVlans, came_in: SetField, goto: Table
+    ofport: OfPort, vlans: PortVlans, came_in: specs.SetField, goto: Table
 ) -> Iterator[FlowSpec]:
     """Yield flows that set registers and the VLAN tag, or drop frames that the port must not receive."""
-    came: Fields = {"in_port": openflow_port(ofport)}
+    came: specs.Fields = {"in_port": openflow_port(ofport)}
     # A multicast address is never a valid source.
     yield flow(Table.CLASSIFY, 120, {**came, "eth_src": tables.MULTICAST})
     tagged = vlans.carried if vlans.takes_tagged else VlanSet()
     if vlans.native is not None:
-        in_vlan = (came_in, SetField(Register.VLAN, vlans.native))
-        tag = SetField("vlan_vid", VLAN_PRESENT | vlans.native)
-        push, retag = ((PushVlan(), tag), (tag,)) if vlans.native else ((), ())
+        in_vlan = (came_in, specs.SetField(Register.VLAN, vlans.native))
+        tag = specs.SetField("vlan_vid", VLAN_PRESENT | vlans.native)
+        push, retag = ((specs.PushVlan(), tag), (tag,)) if vlans.native else ((), ())
         untagged, priority_tagged = {**came, "vlan_vid": 0}, {**came, "vlan_vid": VLAN_PRESENT}
         yield flow(Table.CLASSIFY, 110, untagged, *in_vlan, *push, goto=goto)
         yield flow(Table.CLASSIFY, 110, priority_tagged, *in_vlan, *retag, goto=goto)
         if not vlans.native:
             # A tag with neither a VLAN nor a priority is removed, as NORMAL does.
             empty_tag = {**priority_tagged, "vlan_pcp": 0}
-            yield flow(Table.CLASSIFY, 112, empty_tag, *in_vlan, PopVlan(), goto=goto)
+            yield flow(Table.CLASSIFY, 112, empty_tag, *in_vlan, specs.PopVlan(), goto=goto)
         if tagged:
             tagged |= VlanSet.of(0)
-    by_tag = CopyBits("vlan_tci", 0, Register.VLAN, 0, tables.VLAN_ID_BITS)
+    by_tag = specs.CopyBits("vlan_tci", 0, Register.VLAN, 0, tables.VLAN_ID_BITS)
     for value, mask in blocks(tagged):
         whole = VLAN_PRESENT | VLAN_ID_MASK
         vid = tables.masked(VLAN_PRESENT | value, VLAN_PRESENT | mask, whole)

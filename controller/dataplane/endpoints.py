@@ -26,20 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.dataplane import tables
+from controller.dataplane import specs, tables
 from controller.dataplane.output import first_live, if_first_live, leave_by
-from controller.dataplane.specs import (
-    Actions,
-    CopyBits,
-    Fields,
-    FlowSpec,
-    GroupSpec,
-    Learn,
-    Resubmit,
-    SetField,
-    ToGroup,
-    flow,
-)
+from controller.dataplane.specs import FlowSpec, flow
 from controller.dataplane.tables import BROADCAST, Group, Register, Table
 from controller.dataplane.team import Endpoint, Team
 from policies.model import OfPort
@@ -60,14 +49,17 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         for uplink in order:
             unspoken = {Register.LANE: lane, Register.UPLINK: uplink, Register.TARGET: 0}
             taken = tables.to_endpoint_group_id(index(lane), index(uplink))
-            yield flow(Table.TO_ENDPOINT, 10, unspoken, ToGroup(taken))
+            yield flow(Table.TO_ENDPOINT, 10, unspoken, specs.ToGroup(taken))
 
 
-def groups(team: Team) -> Iterator[GroupSpec]:
+def groups(team: Team) -> Iterator[specs.GroupSpec]:
     index = team.uplinks.index
     for lane, order in team.lanes.items() if team.endpoints else ():
         yield first_live(Group.LANE.id_of(lane), ((u, leave_by(u, team)) for u in order))
-        deliver = CopyBits(Register.HOME, 0, Register.TARGET, 0, 16), Resubmit(Table.EGRESS)
+        deliver = (
+            specs.CopyBits(Register.HOME, 0, Register.TARGET, 0, 16),
+            specs.Resubmit(Table.EGRESS),
+        )
         for position, uplink in enumerate(order):
             group_id = tables.to_endpoint_group_id(index(lane), index(uplink))
             yield if_first_live(group_id, order[:position], uplink, deliver)
@@ -81,44 +73,44 @@ def _returning(endpoint: Endpoint) -> Iterator[FlowSpec]:
             Table.FROM_UPLINK,
             15,
             {"eth_dst": mac},
-            Resubmit(Table.SPOKEN),
-            SetField("eth_dst", endpoint.mac),
-            SetField(Register.HOME, endpoint.ofport),
-            SetField(Register.LANE, lane),
+            specs.Resubmit(Table.SPOKEN),
+            specs.SetField("eth_dst", endpoint.mac),
+            specs.SetField(Register.HOME, endpoint.ofport),
+            specs.SetField(Register.LANE, lane),
             goto=Table.TO_ENDPOINT,
         )
     spoken = {Register.TARGET: endpoint.ofport}
-    yield flow(Table.TO_ENDPOINT, 20, spoken, Resubmit(Table.EGRESS))
+    yield flow(Table.TO_ENDPOINT, 20, spoken, specs.Resubmit(Table.EGRESS))
 
 
 def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
     """Yield flows that send our learning packets from off-home addresses, but not VMs' frames."""
     for lane, mac in endpoint.off_home_macs:
         yield flow(Table.LEARN, 60, {"eth_src": mac})
-        rarp: Fields = {"eth_src": mac, "eth_dst": BROADCAST, "eth_type": tables.ETH_RARP}
+        rarp: specs.Fields = {"eth_src": mac, "eth_dst": BROADCAST, "eth_type": tables.ETH_RARP}
         announces = {**rarp, Register.VM_PORT: endpoint.ofport}
         yield flow(Table.LEARN, 70, announces, *_by_lane(endpoint, lane))
 
 
 def _leaving(endpoint: Endpoint, team: Team) -> Iterator[FlowSpec]:
     """Yield flows for hashed frames. Frames in the lane of the home leave on the home."""
-    sent: Fields = {Register.VM_PORT: endpoint.ofport}
+    sent: specs.Fields = {Register.VM_PORT: endpoint.ofport}
     for lane, mac in endpoint.off_home_macs:
         at_home = {**sent, Register.LANE: int(lane) << 16 | int(lane)}
-        by_home = (SetField(Register.LANE, 0), SetField(Register.TARGET, 0))
-        yield flow(Table.OFF_HOME, 60, at_home, *by_home, Resubmit(Table.OFF_HOME))
+        by_home = (specs.SetField(Register.LANE, 0), specs.SetField(Register.TARGET, 0))
+        yield flow(Table.OFF_HOME, 60, at_home, *by_home, specs.Resubmit(Table.OFF_HOME))
         off_home = {**sent, Register.LANE: (int(lane), _LANE_MASK)}
-        ours = SetField("eth_src", mac)
+        ours = specs.SetField("eth_src", mac)
         yield flow(Table.OFF_HOME, 50, off_home, ours, *_by_lane(endpoint, lane))
 
 
-def _by_lane(endpoint: Endpoint, lane: OfPort) -> Actions:
+def _by_lane(endpoint: Endpoint, lane: OfPort) -> specs.Actions:
     """Return actions that send a frame through a lane, and learn that the off-home address is in use."""
-    speaks = Learn(
+    speaks = specs.Learn(
         Table.SPOKEN,
         tables.cookie(tables.Kind.LEARNED, endpoint.ofport),
         tables.SPOKEN_TIMEOUT_S,
         (tables.TO_SOURCE, tables.TO_SENDER),
         delete_learned=True,
     )
-    return speaks, ToGroup(Group.LANE.id_of(lane))
+    return speaks, specs.ToGroup(Group.LANE.id_of(lane))

@@ -15,22 +15,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from controller.config.vlans import VlanSet, classes
-from controller.dataplane import normal, tables
+from controller.dataplane import normal, specs, tables
 from controller.dataplane.output import TO_NORMAL, first_live, if_first_live, out_by
-from controller.dataplane.specs import (
-    Actions,
-    Bucket,
-    Fields,
-    FlowSpec,
-    GroupSpec,
-    Learn,
-    LearnMatch,
-    Pipeline,
-    Resubmit,
-    SetField,
-    ToGroup,
-    flow,
-)
+from controller.dataplane.specs import FlowSpec, flow
 from controller.dataplane.tables import BY_UPLINK, FLOODED, MULTICAST, Kind, Register, Table
 from controller.dataplane.team import KEPT, Team, VmPort, kept
 from policies.model import MAX_UPLINKS, OfPort
@@ -41,7 +28,7 @@ LINK_LOCAL_GROUPS = ("224.0.0.0", "255.255.255.0")
 LINK_LOCAL_GROUPS_V6 = ("ff02::", "ffff::")
 
 
-def opens(old: GroupSpec, new: GroupSpec, live: Collection[int]) -> bool:
+def opens(old: specs.GroupSpec, new: specs.GroupSpec, live: Collection[int]) -> bool:
     """Whether the change from `old` to `new` makes a delivery group accept frames from its uplink.
 
     False if the switch itself accepts these frames already, because the previous uplink has failed: the
@@ -54,7 +41,7 @@ def opens(old: GroupSpec, new: GroupSpec, live: Collection[int]) -> bool:
     return not _delivers(old) or any(uplink in live for uplink in before_no_more)
 
 
-def held(group: GroupSpec) -> FlowSpec | None:
+def held(group: specs.GroupSpec) -> FlowSpec | None:
     """Return a flow that temporarily drops frames from a delivery group's uplink to its VM port.
 
     The flow has a timeout, in case the service stops. Return None on a static LAG, where buckets do not
@@ -63,7 +50,7 @@ def held(group: GroupSpec) -> FlowSpec | None:
     ways = [bucket.watch_port for bucket in group.buckets if bucket.actions]
     if len(ways) != 1 or ways[0] is None:
         return None
-    ends: Fields = {Register.TARGET: group.group_id & 0xFFFF, Register.UPLINK: ways[0]}
+    ends: specs.Fields = {Register.TARGET: group.group_id & 0xFFFF, Register.UPLINK: ways[0]}
     flooded = {**ends, FLOODED: BY_UPLINK}
     return flow(Table.PORT_OUT, 40, flooded, hard_timeout_s=tables.HELD_TIMEOUT_S)
 
@@ -73,11 +60,11 @@ def is_held(flow: FlowSpec) -> bool:
     return flow.table == Table.PORT_OUT and bool(flow.hard_timeout_s)
 
 
-def _delivers(group: GroupSpec) -> bool:
+def _delivers(group: specs.GroupSpec) -> bool:
     return any(bucket.actions for bucket in group.buckets)
 
 
-def _yields_to(group: GroupSpec) -> set[int | None]:
+def _yields_to(group: specs.GroupSpec) -> set[int | None]:
     return {bucket.watch_port for bucket in group.buckets if not bucket.actions}
 
 
@@ -96,11 +83,11 @@ def _from_uplink(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
     from_uplink, ways = normal.flooded_by(uplink, team)
     for vlan_class in _vlan_classes(team):
         ids = (tables.delivery_group_id(port.ofport, index) for port in vlan_class.ports)
-        groups = tuple(map(ToGroup, ids))
-        delivered: Actions = (SetField(FLOODED, BY_UPLINK), *groups) if groups else ()
+        groups = tuple(map(specs.ToGroup, ids))
+        delivered: specs.Actions = (specs.SetField(FLOODED, BY_UPLINK), *groups) if groups else ()
         priority = 10 if vlan_class.is_rest else 20
         for more, destination, to_normal in ways:
-            to: Fields = {} if destination is None else {"eth_dst": destination}
+            to: specs.Fields = {} if destination is None else {"eth_dst": destination}
             for in_vlan in vlan_class.matches():
                 flooded = {**from_uplink, **in_vlan, **to}
                 yield flow(Table.DELIVERY, priority + more, flooded, *delivered, *to_normal)
@@ -108,9 +95,9 @@ def _from_uplink(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
 
 def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
     """Yield flows that send VM ports' flooded frames to local VM ports and out on the sender's uplink."""
-    out = Resubmit(Table.UPLINK_OUT)
+    out = specs.Resubmit(Table.UPLINK_OUT)
     for vlan_class in _vlan_classes(team):
-        local = tuple(ToGroup(group_id) for group_id, _ in vlan_class.groups())
+        local = tuple(specs.ToGroup(group_id) for group_id, _ in vlan_class.groups())
         priority = 10 if vlan_class.is_rest else 20
         for in_vlan in vlan_class.matches():
             yield flow(Table.FLOOD, priority, in_vlan, *local, out)
@@ -134,12 +121,12 @@ def _group_reports() -> Iterator[FlowSpec]:
     ports receive reports, including a router that queries for members: the router's queries to a group
     look like reports. With IGMPv3 and MLDv2, members always send their reports.
     """
-    igmp: Fields = {**tables.IGMP_MESSAGE, "eth_dst": MULTICAST}
-    mld: Fields = {**tables.icmpv6(tables.MLD_V1_REPORT), "eth_dst": MULTICAST}
-    sender = LearnMatch(Register.VM_PORT, Register.VM_PORT, 16)
+    igmp: specs.Fields = {**tables.IGMP_MESSAGE, "eth_dst": MULTICAST}
+    mld: specs.Fields = {**tables.icmpv6(tables.MLD_V1_REPORT), "eth_dst": MULTICAST}
+    sender = specs.LearnMatch(Register.VM_PORT, Register.VM_PORT, 16)
     learned, timeout_s = tables.cookie(Kind.LEARNED, tables.MEMBERSHIP), tables.LEARNED_TIMEOUT_S
-    is_router = Learn(Table.MEMBERSHIP, learned, timeout_s, (sender,), priority=20)
-    reports = (SetField(FLOODED, tables.REPORT), Resubmit(Table.MEMBERSHIP))
+    is_router = specs.Learn(Table.MEMBERSHIP, learned, timeout_s, (sender,), priority=20)
+    reports = (specs.SetField(FLOODED, tables.REPORT), specs.Resubmit(Table.MEMBERSHIP))
     for report in (igmp, mld):
         yield flow(Table.DESTINATION, 40, report, *reports, goto=Table.FLOOD)
     unpruned = {**igmp, "ipv4_dst": LINK_LOCAL_GROUPS}, {**mld, "ipv6_dst": LINK_LOCAL_GROUPS_V6}
@@ -151,15 +138,15 @@ def _group_reports() -> Iterator[FlowSpec]:
 @kept
 def _member(ofport: OfPort) -> Iterator[FlowSpec]:
     """Yield a flow that learns to drop other members' reports of a group that the VM port reported."""
-    is_member = Learn(
+    is_member = specs.Learn(
         Table.PORT_OUT,
         tables.cookie(Kind.LEARNED, tables.MEMBERSHIP | ofport),
         tables.LEARNED_TIMEOUT_S,
         (
             tables.SAME_VLAN,
-            LearnMatch(Register.VM_PORT, Register.TARGET, 16),
-            LearnMatch("eth_dst", "eth_dst", 48),
-            LearnMatch(FLOODED, FLOODED, 64),
+            specs.LearnMatch(Register.VM_PORT, Register.TARGET, 16),
+            specs.LearnMatch("eth_dst", "eth_dst", 48),
+            specs.LearnMatch(FLOODED, FLOODED, 64),
         ),
         priority=50,
         limit=tables.GROUPS_PER_PORT_MAX,
@@ -167,12 +154,12 @@ def _member(ofport: OfPort) -> Iterator[FlowSpec]:
     yield flow(Table.MEMBERSHIP, 10, {Register.VM_PORT: ofport}, is_member)
 
 
-def groups(team: Team) -> Iterator[GroupSpec]:
+def groups(team: Team) -> Iterator[specs.GroupSpec]:
     for vlan_class in _vlan_classes(team):
         for group_id, ports in vlan_class.groups():
             # The switch does not send a frame out on the port that received the frame.
-            buckets = tuple(Bucket(out_by(port.ofport)) for port in ports)
-            yield GroupSpec(group_id, "all", buckets)
+            buckets = tuple(specs.Bucket(out_by(port.ofport)) for port in ports)
+            yield specs.GroupSpec(group_id, "all", buckets)
     hears_everywhere, is_static_lag = team.hears_everywhere, team.is_static_lag
     for port in team.vm_ports:
         for index in range(len(team.uplinks)):
@@ -190,7 +177,7 @@ def _delivery_group(
     uplinks: tuple[OfPort, ...],
     hears_everywhere: bool,
     is_static_lag: bool,
-) -> GroupSpec:
+) -> specs.GroupSpec:
     """Return the group that delivers an uplink's flooded frames if no earlier uplink in `order` is live.
 
     The buckets of earlier uplinks have no actions: the frame has arrived on those uplinks as well, and
@@ -205,7 +192,7 @@ def _delivery_group(
     if uplink in order:
         before = () if hears_everywhere else order[: order.index(uplink)]
         return if_first_live(group_id, before, uplink, out_by(ofport))
-    by_any = [(uplink, (ToGroup(tables.Group.UNICAST.id_of(ofport)),))]
+    by_any = [(uplink, (specs.ToGroup(tables.Group.UNICAST.id_of(ofport)),))]
     return first_live(group_id, by_any if hears_everywhere and order else ())
 
 
@@ -228,7 +215,7 @@ class _VlanClass:
         for part in range(max(1, -(-len(self.ports) // most))):
             yield tables.local_group_id(lowest, part), self.ports[part * most : (part + 1) * most]
 
-    def matches(self) -> Iterator[Fields]:
+    def matches(self) -> Iterator[specs.Fields]:
         """Yield matches that together cover the VLANs of the class."""
         if self.is_rest:
             yield {}
@@ -245,7 +232,7 @@ def _vlan_classes(team: Team) -> Iterator[_VlanClass]:
         yield _VlanClass(vlans, ports, is_rest=vlans is largest_first[0])
 
 
-def no_flood(installed: Pipeline) -> frozenset[int] | None:
+def no_flood(installed: specs.Pipeline) -> frozenset[int] | None:
     """Return the ports with the flag `no-flood`, derived from the installed flows; None if unknown.
 
     The flags can be derived because a switch that loses its flows also loses the flags.
@@ -261,7 +248,7 @@ def no_flood(installed: Pipeline) -> frozenset[int] | None:
     )
 
 
-def cut_off(installed: Pipeline) -> frozenset[int]:
+def cut_off(installed: specs.Pipeline) -> frozenset[int]:
     """Return the uplinks on which `ovs-lbt rescue` set the flag `no-flood`, based on installed flows."""
     rescue = [f for f in installed.flows.values() if tables.cookie_kind(f.cookie) is Kind.RESCUE]
     return frozenset(v for f in rescue for k, v in f.match if k == "in_port" and isinstance(v, int))

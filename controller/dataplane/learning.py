@@ -15,19 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from controller.config.vlans import EVERY_VLAN, PortVlans
-from controller.dataplane import tables
-from controller.dataplane.specs import (
-    Actions,
-    Fields,
-    FlowSpec,
-    Learn,
-    LearnLoad,
-    LearnMatch,
-    LoadBits,
-    Resubmit,
-    SetField,
-    flow,
-)
+from controller.dataplane import specs, tables
+from controller.dataplane.specs import FlowSpec, flow
 from controller.dataplane.tables import FROM_SOURCE, SAME_VLAN, Kind, Register, Table, cookie
 from controller.dataplane.team import Team, VmPort, kept
 from policies.model import OfPort
@@ -52,7 +41,7 @@ def _of(port: VmPort, on_a_lag: bool) -> Iterable[FlowSpec]:
     return (*_learn_from(port, on_a_lag), *_guard_addresses(port), *_lock(port, on_a_lag))
 
 
-def learn_outside() -> Learn:
+def learn_outside() -> specs.Learn:
     """Return the action that learns that the source of a frame from an uplink is outside this bridge.
 
     The flows for addresses learned on a VM port take precedence, so our own returning frames do no harm.
@@ -60,19 +49,19 @@ def learn_outside() -> Learn:
     elsewhere = SAME_VLAN, tables.TO_SOURCE, tables.TO_ELSEWHERE
     outside, timeout_s = cookie(Kind.OUTSIDE, 0), tables.LEARNED_TIMEOUT_S
     most = tables.OUTSIDE_MAX
-    return Learn(Table.LOCATION, outside, timeout_s, elsewhere, priority=5, limit=most)
+    return specs.Learn(Table.LOCATION, outside, timeout_s, elsewhere, priority=5, limit=most)
 
 
-def learn_closed(ofport: OfPort, uplink: OfPort) -> Learn:
+def learn_closed(ofport: OfPort, uplink: OfPort) -> specs.Learn:
     """Return the action that learns to drop frames from `uplink` to the VM port for some seconds."""
-    ends = (LearnMatch(r, r, 16) for r in (Register.TARGET, Register.UPLINK))
+    ends = (specs.LearnMatch(r, r, 16) for r in (Register.TARGET, Register.UPLINK))
     closed = cookie(Kind.OUTSIDE, uplink << 16 | ofport)
     timeout_s = tables.LOCK_TIMEOUT_S
-    return Learn(Table.PORT_OUT, closed, timeout_s, (*ends,), True, priority=50, limit=1)
+    return specs.Learn(Table.PORT_OUT, closed, timeout_s, (*ends,), True, priority=50, limit=1)
 
 
 def _beyond_limit(
-    priority: int, number: int, *in_vlan: LearnMatch, vm_port: OfPort | None = None
+    priority: int, number: int, *in_vlan: specs.LearnMatch, vm_port: OfPort | None = None
 ) -> Iterator[FlowSpec]:
     """Yield flows that learn source addresses beyond a VM port's limit, to recognize returning frames.
 
@@ -82,8 +71,8 @@ def _beyond_limit(
     address, because the usual lock may be beyond the limit as well.
     """
 
-    def learn(table: Table, timeout_s: int, *loads: LearnLoad) -> Learn:
-        return Learn(
+    def learn(table: Table, timeout_s: int, *loads: specs.LearnLoad) -> specs.Learn:
+        return specs.Learn(
             table,
             cookie(Kind.LEARNED, number),
             timeout_s,
@@ -97,22 +86,22 @@ def _beyond_limit(
     local = learn(Table.LOCAL_SOURCE, tables.LEARNED_TIMEOUT_S, *of_sender)
     lock = learn(Table.LOCK, tables.LOCK_TIMEOUT_S, tables.IS_LOCKED)
     learned, tried = Register.LEARNED, Register.BEHIND
-    again = Resubmit(Table.DESTINATION)
+    again = specs.Resubmit(Table.DESTINATION)
     sender = {} if vm_port is None else {Register.VM_PORT: vm_port}
     first = {**sender, learned: 0, tried: 0}
-    yield flow(Table.DESTINATION, priority, first, local, SetField(tried, 1), again)
+    yield flow(Table.DESTINATION, priority, first, local, specs.SetField(tried, 1), again)
     succeeded = {**sender, learned: 1, tried: 1}
-    yield flow(Table.DESTINATION, priority, succeeded, lock, SetField(tried, 0), again)
+    yield flow(Table.DESTINATION, priority, succeeded, lock, specs.SetField(tried, 0), again)
 
 
 def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
     """Yield flows that learn the source of every frame that the VM port may send."""
     # LEARNED is set before the learn actions, which do not set it in a trace (`ofproto/trace`).
-    learn = SetField(Register.LEARNED, 1), *learn_source(port.ofport, port.vlans)
-    lock: Actions = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
+    learn = specs.SetField(Register.LEARNED, 1), *learn_source(port.ofport, port.vlans)
+    lock: specs.Actions = (specs.Resubmit(Table.LOCK), specs.Resubmit(Table.SET_LOCK))
     if not on_a_lag:
-        lock = (Resubmit(Table.ANNOUNCEMENT), *lock)
-    from_port: Fields = {Register.VM_PORT: port.ofport}
+        lock = (specs.Resubmit(Table.ANNOUNCEMENT), *lock)
+    from_port: specs.Fields = {Register.VM_PORT: port.ofport}
     accepted = [(40, {**from_port, "eth_src": mac}) for mac in port.attached_macs]
     if port.forges:
         accepted.append((20 if port.trusted else 10, from_port))
@@ -125,13 +114,13 @@ def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
         yield flow(Table.LEARN, priority + 5, flooded, *learn, *lock, goto=Table.DESTINATION)
 
 
-def learn_source(ofport: OfPort, vlans: PortVlans) -> tuple[Learn, Learn]:
+def learn_source(ofport: OfPort, vlans: PortVlans) -> tuple[specs.Learn, specs.Learn]:
     """Return actions that learn the VM port of an address, for frames to and from the address.
 
     Learned flows have a `hard_timeout`, which each frame from the VM port restarts. With an
     `idle_timeout`, returning frames would keep the flows alive after the address has left.
     """
-    location = Learn(
+    location = specs.Learn(
         Table.LOCATION,
         tables.learned_cookie(ofport, vlans),
         tables.LEARNED_TIMEOUT_S,
@@ -148,14 +137,14 @@ def learn_source(ofport: OfPort, vlans: PortVlans) -> tuple[Learn, Learn]:
     return location, local_source
 
 
-def learned(by: Learn, frame: Mapping[str, int | str]) -> FlowSpec:
+def learned(by: specs.Learn, frame: Mapping[str, int | str]) -> FlowSpec:
     """Return the flow that the switch adds when it executes `by` for a frame with fields `frame`."""
-    fields: Fields = {}
-    loads: list[LoadBits] = []
+    fields: specs.Fields = {}
+    loads: list[specs.LoadBits] = []
     for one in by.specs:
         value = one.source if isinstance(one.source, int) else frame[one.source]
-        if isinstance(one, LearnLoad):
-            loads.append(LoadBits(one.target, 0, one.bits, int(value)))
+        if isinstance(one, specs.LearnLoad):
+            loads.append(specs.LoadBits(one.target, 0, one.bits, int(value)))
         else:
             # A register has more bits than the compared value.
             fields[one.target] = (value, (1 << one.bits) - 1) if isinstance(value, int) else value
@@ -180,7 +169,7 @@ def _lock(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
     LAG, no frame should return, so any frame from outside means that the address has moved away, except
     for `LAG_LOCK_TIMEOUT_S` after a frame that the VM port flooded.
     """
-    lock = Learn(
+    lock = specs.Learn(
         Table.LOCK,
         tables.learned_cookie(port.ofport, port.vlans),
         tables.LAG_LOCK_TIMEOUT_S if on_a_lag else tables.LOCK_TIMEOUT_S,
@@ -192,4 +181,4 @@ def _lock(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
         announces[Register.ANNOUNCES] = 1
     for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
         sent = {**announces, Register.LOCKED: locked}
-        yield flow(Table.SET_LOCK, 10, sent, lock, Resubmit(table))
+        yield flow(Table.SET_LOCK, 10, sent, lock, specs.Resubmit(table))

@@ -16,30 +16,15 @@ import zlib
 from collections.abc import Iterator
 
 from controller.config.vlans import TRUNK
-from controller.dataplane import tables
+from controller.dataplane import specs, tables
 from controller.dataplane.output import TO_NORMAL, if_first_live
 from controller.dataplane.reflection import by_presence
-from controller.dataplane.specs import (
-    Actions,
-    CopyBits,
-    Fields,
-    FlowSpec,
-    GroupSpec,
-    Learn,
-    LearnLoad,
-    LearnMatch,
-    MatchValue,
-    PopVlan,
-    Resubmit,
-    SetField,
-    ToGroup,
-    flow,
-)
+from controller.dataplane.specs import FlowSpec, flow
 from controller.dataplane.tables import TAGGED, VLAN_ID_BITS, Group, Register, Table
 from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
 
-_LEFT_TO_NORMAL = SetField(Register.NORMAL, 1)
+_LEFT_TO_NORMAL = specs.SetField(Register.NORMAL, 1)
 # With snooping, NORMAL sends frames for IP multicast groups to the ports of known members and routers,
 # and to ports with `mcast-snooping-flood`, even if these ports have the flag `no-flood`.
 SNOOPED = ("01:00:5e:00:00:00", "ff:ff:ff:80:00:00"), ("33:33:00:00:00:00", "ff:ff:00:00:00:00")
@@ -51,10 +36,10 @@ FLOODED_GROUPS = (
     ("33:33:ff:00:00:00", "ff:ff:ff:00:00:00"),
 )
 # The addition to a flow's priority, the destinations (None: all), and the actions for them.
-_Way = tuple[int, MatchValue | None, Actions]
+_Way = tuple[int, specs.MatchValue | None, specs.Actions]
 
 
-def flooded_by(uplink: OfPort, team: Team) -> tuple[Fields, list[_Way]]:
+def flooded_by(uplink: OfPort, team: Team) -> tuple[specs.Fields, list[_Way]]:
     """Return a match and actions that pass frames flooded by an uplink to NORMAL.
 
     There are actions for all frames from the uplink, and others for frames to some destinations.
@@ -62,10 +47,10 @@ def flooded_by(uplink: OfPort, team: Team) -> tuple[Fields, list[_Way]]:
     from_uplink, restored = _as_it_came(uplink, team)
     if not team.floods_to_normal:
         return from_uplink, [(0, None, ())]
-    to_normal: Actions = (*restored, TO_NORMAL)
+    to_normal: specs.Actions = (*restored, TO_NORMAL)
     ways: list[_Way] = [(0, None, to_normal)]
     if team.normal_takes_any:
-        ways.append((5, tables.UNICAST, (*restored, ToGroup(Group.NORMAL.id_of(uplink)))))
+        ways.append((5, tables.UNICAST, (*restored, specs.ToGroup(Group.NORMAL.id_of(uplink)))))
     if team.snoops:
         ways += [(5, groups, ()) for groups in SNOOPED]
         ways += [(7, group, to_normal) for group in FLOODED_GROUPS]
@@ -79,16 +64,20 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     yield from _learn_from_unknown(team)
     # Frames from uplinks to a VM port without any uplink must not reach NORMAL.
     from_vm = {Register.UPLINK: 0}
-    by_normal: Actions = (TO_NORMAL,) if team.floods_to_normal else ()
+    by_normal: specs.Actions = (TO_NORMAL,) if team.floods_to_normal else ()
     if by_normal and not team.hears_everywhere:
         # When an uplink is up again, the bond announces the addresses that NORMAL has learned from these
         # frames. If an announcement returns on another uplink, its address must not seem to be there.
-        lock = (SetField(Register.ANNOUNCES, 1), Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
+        lock = (
+            specs.SetField(Register.ANNOUNCES, 1),
+            specs.Resubmit(Table.LOCK),
+            specs.Resubmit(Table.SET_LOCK),
+        )
         by_normal = (*lock, TO_NORMAL)
     yield flow(Table.NO_UPLINK, 0, from_vm, *by_normal)
     # The flows in EGRESS for known VM ports, and for no VM port at all, have a higher priority.
     yield flow(Table.EGRESS, 3, from_vm, goto=Table.UPLINK_OUT)
-    judged = _LEFT_TO_NORMAL, Resubmit(Table.LOCAL_SOURCE)
+    judged = _LEFT_TO_NORMAL, specs.Resubmit(Table.LOCAL_SOURCE)
     for uplink in team.uplinks:
         from_uplink, restored = _as_it_came(uplink, team)
         yield flow(Table.DELIVERY, 40, {**from_uplink, Register.NORMAL: 1}, *restored, TO_NORMAL)
@@ -113,36 +102,38 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
     numbers = f"{sorted(team.uplinks)} {sorted(team.no_flood)}".encode()
     taught = tables.cookie(tables.Kind.LEARNED, tables.FROM_NORMAL | zlib.crc32(numbers))
     limit = tables.ADDRESSES_PER_PORT_MAX  # for all of these ports together
-    tag = LearnMatch("vlan_tci", Register.VLAN, VLAN_ID_BITS)
+    tag = specs.LearnMatch("vlan_tci", Register.VLAN, VLAN_ID_BITS)
     native = next((vlans.native for vlans in team.uplink_vlans.values()), None) or 0
-    untagged = SetField(Register.VLAN, native)
-    tagged = CopyBits("vlan_tci", 0, Register.VLAN, 0, VLAN_ID_BITS)
+    untagged = specs.SetField(Register.VLAN, native)
+    tagged = specs.CopyBits("vlan_tci", 0, Register.VLAN, 0, VLAN_ID_BITS)
     unknown = {Register.NORMAL: 1, Register.UPLINK: 0}
     look_ups = (Table.LOCAL_SOURCE, Table.UNKNOWN_PORT, Table.CLASSIFY)
     for tags, vlan, in_vlan in (
         (0, (), untagged),
         (TAGGED, (tag,), tagged),
     ):
-        located = *vlan, tables.TO_SOURCE, LearnLoad("in_port", Register.TARGET, 16)
+        located = *vlan, tables.TO_SOURCE, specs.LearnLoad("in_port", Register.TARGET, 16)
         local = *vlan, tables.FROM_SOURCE, tables.IS_LOCAL
         sent = {"vlan_vid": tags, "eth_src": tables.UNICAST, Register.NORMAL: 0}
-        yield flow(Table.CLASSIFY, 1, sent, _LEFT_TO_NORMAL, in_vlan, *map(Resubmit, look_ups))
+        yield flow(
+            Table.CLASSIFY, 1, sent, _LEFT_TO_NORMAL, in_vlan, *map(specs.Resubmit, look_ups)
+        )
         yield flow(
             Table.UNKNOWN_PORT,
             10,
             {"vlan_vid": tags},
-            Learn(Table.LOCATION, taught, tables.LEARNED_TIMEOUT_S, located, True, 20, limit),
-            Learn(Table.LOCAL_SOURCE, taught, tables.LOCK_TIMEOUT_S, local, True, 20, limit),
+            specs.Learn(Table.LOCATION, taught, tables.LEARNED_TIMEOUT_S, located, True, 20, limit),
+            specs.Learn(Table.LOCAL_SOURCE, taught, tables.LOCK_TIMEOUT_S, local, True, 20, limit),
         )
     for port in team.vm_ports:
         known = {Register.LOCAL: 1, Register.BEHIND: port.ofport}
         yield flow(Table.UNKNOWN_PORT, 20, known, *by_presence(port))
     yield flow(Table.PRESENT, 30, unknown)
-    anew = (SetField(Register.BEHIND, 0), Resubmit(Table.UNKNOWN_PORT))
+    anew = (specs.SetField(Register.BEHIND, 0), specs.Resubmit(Table.UNKNOWN_PORT))
     yield flow(Table.ABSENT, 30, unknown, *anew)
 
 
-def by_any_uplink(port: VmPort, team: Team) -> Actions:
+def by_any_uplink(port: VmPort, team: Team) -> specs.Actions:
     """Return actions that pass a VM port's frame to NORMAL if no uplink exists; () if not allowed.
 
     For example, the uplinks get new ofports if the bond is recreated while the service is not running.
@@ -150,10 +141,10 @@ def by_any_uplink(port: VmPort, team: Team) -> Actions:
     if not (team.over_normal and port.order) or port.is_confined(team.uplinks):
         return ()
     is_access = port.vlans.native and not port.vlans.takes_tagged
-    return (*((PopVlan(),) if is_access else ()), Resubmit(Table.NO_UPLINK))
+    return (*((specs.PopVlan(),) if is_access else ()), specs.Resubmit(Table.NO_UPLINK))
 
 
-def groups(team: Team) -> Iterator[GroupSpec]:
+def groups(team: Team) -> Iterator[specs.GroupSpec]:
     """Yield groups that pass flooded unicast, which arrives on all uplinks, to NORMAL only once."""
     if team.floods_to_normal and team.normal_takes_any:
         for index, uplink in enumerate(team.uplinks):
@@ -161,13 +152,13 @@ def groups(team: Team) -> Iterator[GroupSpec]:
             yield if_first_live(Group.NORMAL.id_of(uplink), before, uplink, (TO_NORMAL,))
 
 
-def _as_it_came(uplink: OfPort, team: Team) -> tuple[Fields, Actions]:
+def _as_it_came(uplink: OfPort, team: Team) -> tuple[specs.Fields, specs.Actions]:
     """Return the match for frames from an uplink, and actions that undo what CLASSIFY has changed.
 
     CLASSIFY adds a tag to frames from an access port, from which NORMAL does not accept tagged frames.
     """
     vlans = team.uplink_vlans.get(uplink, TRUNK)
-    from_uplink: Fields = {Register.UPLINK: uplink}
+    from_uplink: specs.Fields = {Register.UPLINK: uplink}
     if team.over_normal and vlans.native and not vlans.takes_tagged:
-        return {**from_uplink, "vlan_vid": TAGGED}, (PopVlan(),)
+        return {**from_uplink, "vlan_vid": TAGGED}, (specs.PopVlan(),)
     return from_uplink, ()

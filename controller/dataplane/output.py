@@ -14,57 +14,46 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from controller.config.vlans import TRUNK, PortVlans, VlanSet
-from controller.dataplane import tables
-from controller.dataplane.specs import (
-    Actions,
-    Bucket,
-    Fields,
-    FlowSpec,
-    GroupSpec,
-    Output,
-    PopVlan,
-    Resubmit,
-    SetField,
-    flow,
-)
+from controller.dataplane import specs, tables
+from controller.dataplane.specs import FlowSpec, flow
 from controller.dataplane.tables import Register, Table, openflow_port
 from controller.dataplane.team import Team
 from policies.model import OfPort
 
-TO_NORMAL = Output(tables.OFPP_NORMAL)
+TO_NORMAL = specs.Output(tables.OFPP_NORMAL)
 # A group that is always live. Buckets without a port watch this group, because each must watch something.
-ALWAYS = GroupSpec(tables.ALWAYS_GROUP_ID, "all", (Bucket(()),))
+ALWAYS = specs.GroupSpec(tables.ALWAYS_GROUP_ID, "all", (specs.Bucket(()),))
 
 
-def out_by(ofport: OfPort) -> Actions:
+def out_by(ofport: OfPort) -> specs.Actions:
     """Return actions that send a frame out on a port, or drop it if the port lacks the frame's VLAN."""
-    return SetField(Register.TARGET, ofport), Resubmit(Table.PORT_OUT)
+    return specs.SetField(Register.TARGET, ofport), specs.Resubmit(Table.PORT_OUT)
 
 
-def leave_by(uplink: OfPort, team: Team) -> Actions:
+def leave_by(uplink: OfPort, team: Team) -> specs.Actions:
     """Return actions that send a frame out on an uplink, directly if the uplink carries every VLAN."""
     carries_everything = team.uplink_vlans.get(uplink, TRUNK) == TRUNK
-    return (Output(openflow_port(uplink)),) if carries_everything else out_by(uplink)
+    return (specs.Output(openflow_port(uplink)),) if carries_everything else out_by(uplink)
 
 
 def first_live(
     group_id: int,
-    ways: Iterable[tuple[OfPort, Actions]],
-    otherwise: Actions = (),
-) -> GroupSpec:
+    ways: Iterable[tuple[OfPort, specs.Actions]],
+    otherwise: specs.Actions = (),
+) -> specs.GroupSpec:
     """Return a group that executes the actions of the first live uplink in `ways`.
 
     `otherwise`: the actions if no uplink is live, which need the group `ALWAYS`; (): drop the frame.
     """
-    buckets = [Bucket(actions, watch_port=openflow_port(uplink)) for uplink, actions in ways]
+    buckets = [specs.Bucket(actions, watch_port=openflow_port(uplink)) for uplink, actions in ways]
     if otherwise:
-        buckets.append(Bucket(otherwise, watch_group=tables.ALWAYS_GROUP_ID))
-    return GroupSpec(group_id, "ff", tuple(buckets))
+        buckets.append(specs.Bucket(otherwise, watch_group=tables.ALWAYS_GROUP_ID))
+    return specs.GroupSpec(group_id, "ff", tuple(buckets))
 
 
 def if_first_live(
-    group_id: int, before: Iterable[OfPort], uplink: OfPort, actions: Actions
-) -> GroupSpec:
+    group_id: int, before: Iterable[OfPort], uplink: OfPort, actions: specs.Actions
+) -> specs.GroupSpec:
     """Return a group that executes `actions` if `uplink` is live, and no uplink in `before` is live."""
     return first_live(group_id, [*((live, ()) for live in before), (uplink, actions)])
 
@@ -81,13 +70,13 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 
 def _port_out(ofport: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
-    out, carried = Output(openflow_port(ofport)), vlans.carried
-    target: Fields = {Register.TARGET: ofport}
+    out, carried = specs.Output(openflow_port(ofport)), vlans.carried
+    target: specs.Fields = {Register.TARGET: ofport}
     untagged = None if vlans.native_tagged else vlans.native
     if untagged or (untagged == 0 and not vlans.takes_tagged):
         # The switch accepts pop_vlan only in a flow that matches tagged frames.
         in_native = {**target, "vlan_vid": tables.TAGGED, Register.VLAN: untagged}
-        yield flow(Table.PORT_OUT, 20, in_native, PopVlan(), out)
+        yield flow(Table.PORT_OUT, 20, in_native, specs.PopVlan(), out)
     if untagged and not vlans.takes_tagged:
         carried = VlanSet()
     for in_vlan in tables.in_vlans(carried):

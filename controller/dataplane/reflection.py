@@ -26,24 +26,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from controller.dataplane import tables
+from controller.dataplane import specs, tables
 from controller.dataplane.learning import learn_outside
 from controller.dataplane.output import first_live
-from controller.dataplane.specs import (
-    Action,
-    Actions,
-    CopyBits,
-    Fields,
-    FlowSpec,
-    GroupSpec,
-    Learn,
-    LearnLoad,
-    LoadBits,
-    Resubmit,
-    SetField,
-    ToGroup,
-    flow,
-)
+from controller.dataplane.specs import FlowSpec, flow
 from controller.dataplane.tables import BROADCAST, MULTICAST, Group, Register, Table
 from controller.dataplane.team import KEPT, Team, VmPort, kept
 from policies.model import OFPORT_LOCAL, OfPort
@@ -60,22 +46,22 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 @kept
 def _announcements() -> Iterator[FlowSpec]:
     """Yield flows that recognize announcements. They are the same for every team."""
-    announces = SetField(Register.ANNOUNCES, 1)
-    rarp: Fields = {"eth_type": tables.ETH_RARP, "eth_dst": BROADCAST}
+    announces = specs.SetField(Register.ANNOUNCES, 1)
+    rarp: specs.Fields = {"eth_type": tables.ETH_RARP, "eth_dst": BROADCAST}
     yield flow(Table.ANNOUNCEMENT, 10, rarp, announces)
     advertises = {**tables.icmpv6(tables.ND_ADVERTISEMENT), "eth_dst": MULTICAST}
     yield flow(Table.ANNOUNCEMENT, 10, advertises, announces)
-    compare: list[Action] = []
+    compare: list[specs.Action] = []
     for bit in range(0, 32, 4):
         for index, address in enumerate(("arp_spa", "arp_tpa")):
-            compare.append(CopyBits(address, bit, Register.NIBBLES, 4 * index, 4))
-        compare.append(Resubmit(Table.SAME_NIBBLE))
-    arp: Fields = {"eth_type": tables.ETH_ARP, "eth_dst": BROADCAST}
-    yield flow(Table.ANNOUNCEMENT, 10, arp, *compare, Resubmit(Table.GRATUITOUS))
+            compare.append(specs.CopyBits(address, bit, Register.NIBBLES, 4 * index, 4))
+        compare.append(specs.Resubmit(Table.SAME_NIBBLE))
+    arp: specs.Fields = {"eth_type": tables.ETH_ARP, "eth_dst": BROADCAST}
+    yield flow(Table.ANNOUNCEMENT, 10, arp, *compare, specs.Resubmit(Table.GRATUITOUS))
     # OpenFlow cannot compare two fields. These 16 flows compare four bits at a time.
     for nibble in range(16):
         yield flow(Table.SAME_NIBBLE, 10, {Register.NIBBLES: (nibble << 4 | nibble, 0xFF)})
-    yield flow(Table.SAME_NIBBLE, 0, {}, LoadBits(Register.NIBBLES, 8, 1, 1))
+    yield flow(Table.SAME_NIBBLE, 0, {}, specs.LoadBits(Register.NIBBLES, 8, 1, 1))
     yield flow(Table.GRATUITOUS, 10, {Register.NIBBLES: (0, 0x100)}, announces)
     # Announcements forwarded from the switch's flow cache would set no lock, and returning ones would
     # not find a lock. So cached flows also match an unused bit of pkt_mark: one bit with a lock, another
@@ -89,60 +75,60 @@ def _announcements() -> Iterator[FlowSpec]:
 def _reflections(on_a_lag: bool) -> Iterator[FlowSpec]:
     """Yield flows for frames from uplinks. These flows depend only on whether the uplinks are a LAG."""
     # Frames that can announce that an address has moved away, and look-ups to determine whether they do.
-    frames: Fields = {} if on_a_lag else {"eth_dst": MULTICAST}
-    look_up: Actions = (Resubmit(Table.LOCK),)
-    moved: Fields = {}
+    frames: specs.Fields = {} if on_a_lag else {"eth_dst": MULTICAST}
+    look_up: specs.Actions = (specs.Resubmit(Table.LOCK),)
+    moved: specs.Fields = {}
     if not on_a_lag:
-        look_up = (Resubmit(Table.ANNOUNCEMENT), *look_up)
+        look_up = (specs.Resubmit(Table.ANNOUNCEMENT), *look_up)
         moved = {Register.ANNOUNCES: 1}
-    local_source = Resubmit(Table.LOCAL_SOURCE)
+    local_source = specs.Resubmit(Table.LOCAL_SOURCE)
     yield flow(Table.FROM_UPLINK, 10, {"eth_dst": MULTICAST}, local_source, goto=Table.REFLECTION)
     elsewhere = {Register.LOCAL: 0}
     yield flow(Table.REFLECTION, 10, elsewhere, learn_outside(), goto=Table.DELIVERY)
     local = {**frames, Register.LOCAL: 1}
     yield flow(Table.REFLECTION, 10, local, *look_up, goto=Table.DEPARTURE)
-    departed = *_learn_departure(), Resubmit(Table.UNCACHE_FIRST)
+    departed = *_learn_departure(), specs.Resubmit(Table.UNCACHE_FIRST)
     yield flow(Table.DEPARTURE, 10, {**moved, Register.LOCKED: 0}, *departed, goto=Table.DELIVERY)
-    again = Resubmit(Table.UNCACHE_AGAIN)
+    again = specs.Resubmit(Table.UNCACHE_AGAIN)
     yield flow(Table.DEPARTURE, 10, {**moved, Register.LOCKED: 1}, again)
     # Frames to or from an address learned on a VM port: PRESENT if the port exists, else ABSENT.
     from_vm = {Register.UPLINK: 0}
-    announced = *look_up, Resubmit(Table.DEPARTURE)
-    yield flow(Table.PRESENT, 20, from_vm, Resubmit(Table.PORT_OUT))
+    announced = *look_up, specs.Resubmit(Table.DEPARTURE)
+    yield flow(Table.PRESENT, 20, from_vm, specs.Resubmit(Table.PORT_OUT))
     yield flow(Table.PRESENT, 10, frames, *announced)
     # Departures are learned in both tables, because a port may be added again after the VM has moved.
-    yield flow(Table.ABSENT, 20, from_vm, Resubmit(Table.FLOOD))
-    yield flow(Table.ABSENT, 10, frames, SetField(Register.LOCAL, 0), *announced)
+    yield flow(Table.ABSENT, 20, from_vm, specs.Resubmit(Table.FLOOD))
+    yield flow(Table.ABSENT, 10, frames, specs.SetField(Register.LOCAL, 0), *announced)
     if on_a_lag:
         # If an address leaves together with its port, the address's lock is ignored.
         gone = {Register.LOCKED: 1, Register.LOCAL: 0}
         yield flow(Table.DEPARTURE, 15, gone, goto=Table.DELIVERY)
     else:
-        yield flow(Table.ABSENT, 5, {}, Resubmit(Table.DELIVERY))
+        yield flow(Table.ABSENT, 5, {}, specs.Resubmit(Table.DELIVERY))
         silent = {Register.ANNOUNCES: 0, Register.LOCAL: 0}
         yield flow(Table.DEPARTURE, 5, silent, goto=Table.DELIVERY)
 
 
-def _learn_departure() -> tuple[Learn, Learn]:
+def _learn_departure() -> tuple[specs.Learn, specs.Learn]:
     """Return actions that overwrite the learned flows of an address that has moved away."""
     learned, most = tables.cookie(tables.Kind.LEARNED, 0), tables.DEPARTED_MAX
     elsewhere = tables.SAME_VLAN, tables.TO_SOURCE, tables.TO_ELSEWHERE
-    not_local = tables.SAME_VLAN, tables.FROM_SOURCE, LearnLoad(0, Register.LOCAL, 1)
+    not_local = tables.SAME_VLAN, tables.FROM_SOURCE, specs.LearnLoad(0, Register.LOCAL, 1)
     timeout_s = tables.LEARNED_TIMEOUT_S
     return (
-        Learn(Table.LOCATION, learned, timeout_s, elsewhere, limit=most),
-        Learn(Table.LOCAL_SOURCE, learned, timeout_s, not_local, limit=most),
+        specs.Learn(Table.LOCATION, learned, timeout_s, elsewhere, limit=most),
+        specs.Learn(Table.LOCAL_SOURCE, learned, timeout_s, not_local, limit=most),
     )
 
 
-def by_presence(port: VmPort) -> Actions:
+def by_presence(port: VmPort) -> specs.Actions:
     """Return actions that continue in table PRESENT if the port exists, and in table ABSENT if not."""
     if port.ofport == OFPORT_LOCAL:
-        return (Resubmit(Table.PRESENT),)
-    return (ToGroup(Group.PRESENCE.id_of(port.ofport)),)
+        return (specs.Resubmit(Table.PRESENT),)
+    return (specs.ToGroup(Group.PRESENCE.id_of(port.ofport)),)
 
 
-def groups(team: Team) -> Iterator[GroupSpec]:
+def groups(team: Team) -> Iterator[specs.GroupSpec]:
     for port in team.vm_ports:
         if port.ofport == OFPORT_LOCAL:
             # LOCAL always exists, and `ovs-ctl restart` cannot restore buckets that watch LOCAL.
@@ -152,8 +138,8 @@ def groups(team: Team) -> Iterator[GroupSpec]:
 
 # Cached between pipelines, because a move does not change these groups.
 @functools.lru_cache(maxsize=KEPT)
-def _presence(ofport: OfPort, uplinks: tuple[OfPort, ...]) -> GroupSpec:
+def _presence(ofport: OfPort, uplinks: tuple[OfPort, ...]) -> specs.GroupSpec:
     # Each bucket must watch a port. Without a live uplink, frames could not leave anyway.
-    absent = ((uplink, (Resubmit(Table.ABSENT),)) for uplink in uplinks)
-    present = ofport, (Resubmit(Table.PRESENT),)
+    absent = ((uplink, (specs.Resubmit(Table.ABSENT),)) for uplink in uplinks)
+    present = ofport, (specs.Resubmit(Table.PRESENT),)
     return first_live(Group.PRESENCE.id_of(ofport), [present, *absent])

@@ -16,27 +16,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from controller.dataplane import tables
+from controller.dataplane import specs, tables
 from controller.dataplane.learning import learn_closed, learn_outside
 from controller.dataplane.output import first_live, out_by
 from controller.dataplane.reflection import by_presence
-from controller.dataplane.specs import (
-    Actions,
-    FlowSpec,
-    GroupSpec,
-    Learn,
-    LearnMatch,
-    Resubmit,
-    SetField,
-    ToGroup,
-    flow,
-)
+from controller.dataplane.specs import FlowSpec, flow
 from controller.dataplane.tables import UNICAST, Group, Kind, Register, Table
 from controller.dataplane.team import KEPT, Team, VmPort
 from policies.model import OfPort
 
 
-def to_vm_port(port: VmPort, team: Team) -> tuple[Actions, Table | None]:
+def to_vm_port(port: VmPort, team: Team) -> tuple[specs.Actions, Table | None]:
     """Return the actions and the next table that deliver a frame from an uplink to a VM port.
 
     While no uplink that the VM port may use is live, the VM cannot be announced on any. Upstream switches
@@ -45,16 +35,16 @@ def to_vm_port(port: VmPort, team: Team) -> tuple[Actions, Table | None]:
     learns to drop frames from the other uplinks for `LOCK_TIMEOUT_S`.
     """
     if port.is_confined(team.uplinks):
-        return (ToGroup(Group.UNICAST.id_of(port.ofport)),), None
+        return (specs.ToGroup(Group.UNICAST.id_of(port.ofport)),), None
     return (), Table.PORT_OUT
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
-    unicast, location = {"eth_dst": UNICAST}, Resubmit(Table.LOCATION)
+    unicast, location = {"eth_dst": UNICAST}, specs.Resubmit(Table.LOCATION)
     yield flow(Table.DESTINATION, 10, unicast, location, goto=Table.EGRESS)
-    locate: Actions = (learn_outside(), location)
+    locate: specs.Actions = (learn_outside(), location)
     if not team.hears_everywhere:
-        locate += (Resubmit(Table.INBOUND),)
+        locate += (specs.Resubmit(Table.INBOUND),)
     yield flow(Table.FROM_UPLINK, 10, unicast, *locate, goto=Table.EGRESS)
     if any(port.known_on for port in team.vm_ports):
         yield flow(Table.EGRESS, 40, {Register.TARGET: tables.DONE})
@@ -75,10 +65,10 @@ def _to_known(port: VmPort, team: Team) -> Iterator[FlowSpec]:
 
 def _to_unknown(team: Team) -> Iterator[FlowSpec]:
     """Yield flows for frames to an unknown address, or to an address known to be outside the bridge."""
-    lock: Actions = ()
+    lock: specs.Actions = ()
     if team.hears_everywhere:
-        lock = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
-    local_source = Resubmit(Table.LOCAL_SOURCE)
+        lock = (specs.Resubmit(Table.LOCK), specs.Resubmit(Table.SET_LOCK))
+    local_source = specs.Resubmit(Table.LOCAL_SOURCE)
     for unknown, goto in ((0, Table.FLOOD), (tables.ELSEWHERE, Table.UPLINK_OUT)):
         target = {Register.TARGET: unknown}
         from_vm = {**target, Register.UPLINK: 0}
@@ -94,10 +84,10 @@ def _by_uplink(port: VmPort, team: Team) -> Iterator[FlowSpec]:
     """
     for uplink in () if team.hears_everywhere else team.uplinks:
         ends = {Register.TARGET: int(port.ofport), Register.UPLINK: int(uplink)}
-        counts, actions = tables.inbound_cookie(port.ofport, uplink), Actions()
+        counts, actions = tables.inbound_cookie(port.ofport, uplink), specs.Actions()
         if port.known_on not in (None, uplink):
             group_id = tables.delivery_group_id(port.ofport, team.uplinks.index(uplink))
-            actions = (ToGroup(group_id), SetField(Register.TARGET, tables.DONE))
+            actions = (specs.ToGroup(group_id), specs.SetField(Register.TARGET, tables.DONE))
         yield flow(Table.INBOUND, 10, ends, *actions, cookie=counts)
         if uplink not in port.order:
             yield flow(Table.NO_UPLINK, 10, ends, learn_closed(port.ofport, uplink))
@@ -114,19 +104,23 @@ def opens(ofport: OfPort, known_on: OfPort) -> FlowSpec:
     upstream switches may still send there, until they forget the address or the service is back.
     """
     ends = ((Register.VM_PORT, Register.TARGET), (Register.TARGET, Register.UPLINK))
-    accepted = tuple(LearnMatch(source, target, 16) for source, target in ends)
+    accepted = tuple(specs.LearnMatch(source, target, 16) for source, target in ends)
     cookie, timeout_s = (
         tables.cookie(Kind.OUTSIDE, known_on << 16 | ofport),
         tables.LEARNED_TIMEOUT_S,
     )
-    learn = Learn(Table.INBOUND, cookie, timeout_s, accepted, delete_learned=True, priority=20)
-    return flow(Table.INBOUND, 10, {Register.VM_PORT: ofport}, learn, Resubmit(Table.PORT_OUT))
+    learn = specs.Learn(
+        Table.INBOUND, cookie, timeout_s, accepted, delete_learned=True, priority=20
+    )
+    return flow(
+        Table.INBOUND, 10, {Register.VM_PORT: ofport}, learn, specs.Resubmit(Table.PORT_OUT)
+    )
 
 
-def groups(team: Team) -> Iterator[GroupSpec]:
+def groups(team: Team) -> Iterator[specs.GroupSpec]:
     for port in team.vm_ports:
         if port.is_confined(team.uplinks):
-            out, close = out_by(port.ofport), (Resubmit(Table.NO_UPLINK),)
+            out, close = out_by(port.ofport), (specs.Resubmit(Table.NO_UPLINK),)
             ways = [(u, out) for u in team.uplinks if u in port.order]
             if not team.hears_everywhere:
                 ways += [(u, close) for u in team.uplinks if u not in port.order]
