@@ -13,15 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from controller.api.engine_commands import Report, Setting, Write
 from controller.bridge.bridge import Commands
-from controller.config.kept_keys import (
-    COPIED,
-    KEYS_COPY,
-    UPLINK_KEYS_COPY,
-    copy_of,
-    copy_on,
-    last_keys,
-    uplink_keys,
-)
+from controller.config import kept_keys
 from controller.config.keys import HOST_KEYS
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.settings import Settings
@@ -31,7 +23,7 @@ from controller.text.wording import keys_again
 
 GRACE = "key-loss-grace-s"
 # Keys that the service has written, and that scripts do not write again.
-OF_SERVICE = (PREFIX + "before", no_flood.KEY, PREFIX + "unconfirmed", UPLINK_KEYS_COPY)
+OF_SERVICE = (PREFIX + "before", no_flood.KEY, PREFIX + "unconfirmed", kept_keys.UPLINK_KEYS_COPY)
 
 
 def of_service(
@@ -44,8 +36,8 @@ def of_service(
 
 def copied(row: BridgeRow) -> Iterator[Setting]:
     """Yield the setting that stores a copy of a bridge's keys, unless this copy is stored already."""
-    if not row.keys_lost and copy_on(row) not in (None, text := copy_of(row)):
-        yield Setting("Port", row.name, KEYS_COPY, text)
+    if not row.keys_lost and kept_keys.copy_on(row) not in (None, text := kept_keys.copy_of(row)):
+        yield Setting("Port", row.name, kept_keys.KEYS_COPY, text)
 
 
 def uplink_keys_kept(row: BridgeRow, config: BridgeConfig) -> Iterator[Setting]:
@@ -54,19 +46,19 @@ def uplink_keys_kept(row: BridgeRow, config: BridgeConfig) -> Iterator[Setting]:
     `row`: the bridge, including the restored keys. An uplink without a record keeps its stored keys.
     """
     names = {uplink.name for uplink in (*config.uplinks, *config.absent)}
-    stored = uplink_keys(row)
+    stored = kept_keys.uplink_keys(row)
     kept = {name: found for name, found in stored.items() if name in names}
     for one in row.interfaces:
         if one.name in names:
-            keys = {key: v for key, v in one.external_ids.items() if key in COPIED}
+            keys = {key: v for key, v in one.external_ids.items() if key in kept_keys.COPIED}
             uuid, before = stored.get(one.name, (one.uuid, {}))
             if uuid != one.uuid:
                 yield from (Setting("Interface", one.name, key, keys[key]) for key in before)
             kept[one.name] = one.uuid, keys
     kept = {name: found for name, found in sorted(kept.items()) if found[1]}
     text = json.dumps(kept, sort_keys=True) if kept else None
-    if text != row.external_ids.get(UPLINK_KEYS_COPY) and not row.keys_lost:
-        yield Setting("Bridge", row.name, UPLINK_KEYS_COPY, text)
+    if text != row.external_ids.get(kept_keys.UPLINK_KEYS_COPY) and not row.keys_lost:
+        yield Setting("Bridge", row.name, kept_keys.UPLINK_KEYS_COPY, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +97,9 @@ class LostKeys:
         """
         name, commands = row.name, Commands()
         were_lost = before is not None and before.keys_lost
-        keys = last_keys(row) if before is None or not before.attached else before.keys
+        keys = kept_keys.last_keys(row) if before is None or not before.attached else before.keys
         if row.attached and before is not None and (were_lost or not before.attached):
-            keys = self._kept[name].keys if were_lost else last_keys(before)
+            keys = self._kept[name].keys if were_lost else kept_keys.last_keys(before)
             if missing := of_service(name, keys, besides=row.external_ids):
                 commands.append(Write(missing))
             if were_lost or keys:
@@ -130,7 +122,7 @@ class LostKeys:
 
     def recall(self, row: BridgeRow) -> None:
         """Apply the lost keys of a bridge until the request that detaches the bridge is done."""
-        if keys := last_keys(row):
+        if keys := kept_keys.last_keys(row):
             self._kept[row.name] = _Kept(keys, float("inf"))
 
     def forget_lost(self, name: str) -> None:

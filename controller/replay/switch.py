@@ -18,15 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from controller.api.events import (
-    Event,
-    LearnedRead,
-    PortCounters,
-    PortState,
-    PortStatsRead,
-    Sample,
-    UnitCountersRead,
-)
+from controller.api import events
 from controller.dataplane.team import Team, VmPort
 
 Loads = Mapping[int, tuple[float, float]]
@@ -142,31 +134,31 @@ class Switch:
 
     # ---- state and counters --------------------------------------------------------------
 
-    def ports(self, capacity_bps: float) -> tuple[PortState, ...]:
+    def ports(self, capacity_bps: float) -> tuple[events.PortState, ...]:
         return tuple(
-            PortState(ofport, name, True, capacity_bps if ofport in self.uplinks else 0.0)
+            events.PortState(ofport, name, True, capacity_bps if ofport in self.uplinks else 0.0)
             for ofport, name in (*self.uplinks.items(), *self.vm_ports.items())
         )
 
-    def learned(self) -> LearnedRead:
-        return LearnedRead(self.bridge, tuple((o, mac_of(o), 0) for o in self.vm_ports))
+    def learned(self) -> events.LearnedRead:
+        return events.LearnedRead(self.bridge, tuple((o, mac_of(o), 0) for o in self.vm_ports))
 
-    def stats(self, buckets: bool, now_s: float) -> list[Event]:
+    def stats(self, buckets: bool, now_s: float) -> list[events.Event]:
         self.counters.advance(now_s)
         if buckets:
             self.bucket_counters.advance(now_s)
         counted = {o: self.counters.reading(o) for o in (*self.uplinks, *self.vm_ports)}
-        ports = [PortCounters(o, *counted[o], 0, 0) for o in self.uplinks]
+        ports = [events.PortCounters(o, *counted[o], 0, 0) for o in self.uplinks]
         for ofport in self.vm_ports:
             clock_s, sent, received = counted[ofport]
             # A port's counters are the switch's: it receives the traffic that a VM port sends.
-            ports.append(PortCounters(ofport, clock_s, received, sent, 0, 0))
-        units = tuple((o, Sample(*counted[o])) for o in self.vm_ports)
+            ports.append(events.PortCounters(ofport, clock_s, received, sent, 0, 0))
+        units = tuple((o, events.Sample(*counted[o])) for o in self.vm_ports)
         read = self.bucket_uplinks if buckets else ()
-        shared = tuple((key, Sample(*self.bucket_counters.reading(key))) for key in read)
+        shared = tuple((key, events.Sample(*self.bucket_counters.reading(key))) for key in read)
         return [
-            PortStatsRead(self.bridge, tuple(ports)),
-            UnitCountersRead(self.bridge, units, shared),
+            events.PortStatsRead(self.bridge, tuple(ports)),
+            events.UnitCountersRead(self.bridge, units, shared),
         ]
 
     def commit(self, team: Team, now_s: float) -> None:

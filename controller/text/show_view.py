@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from controller.text import wording
 from controller.text.drawing import (
     GAP,
     Column,
@@ -22,16 +23,6 @@ from controller.text.drawing import (
     table,
     width_of,
     widths,
-)
-from controller.text.wording import (
-    DROPPED,
-    OUR_LOG,
-    VANISHED,
-    endpoint_of,
-    hashed_by,
-    quoted,
-    tunnels_sent,
-    wrapped,
 )
 
 # The documented fields of a bridge, an uplink and a port.
@@ -102,7 +93,7 @@ def waiting(
         name, what, left_s = change["bridge"], change["change"], change["left_s"]
         at = "" if clock is None else f", at {clock(change['until'])}"
         when = f"will be rolled back in {left_s:.0f} s{at}" if left_s else "is being rolled back"
-        texts.append(f"{name}: {what} {when}; to keep it: ovs-lbt confirm {quoted(name)}")
+        texts.append(f"{name}: {what} {when}; to keep it: ovs-lbt confirm {wording.quoted(name)}")
     return [*_wrapped(texts, look, Style.WARN), ()] if texts else []
 
 
@@ -112,7 +103,7 @@ def faults(answer: JsonObject, look: Look) -> list[Line]:
         f"ovs-lbt fault  {fault['found']} (in {fault['part']}: {fault['count']} in total)"
         for fault in answer.get("faults", ())
     ]
-    return [(), *_wrapped([*texts, OUR_LOG], look, Style.BAD)] if texts else []
+    return [(), *_wrapped([*texts, wording.OUR_LOG], look, Style.BAD)] if texts else []
 
 
 def _block(bridge: JsonObject, look: Look) -> list[Line]:
@@ -177,7 +168,7 @@ def states(bridge: JsonObject) -> list[str]:
 def guessed(uplink: str, capacity_bps: float) -> str:
     """Return the statement that a capacity is a guess, and the command that sets the capacity."""
     found = f"its link speed is unknown, and {capacity_bps / 1e6:g} Mbit/s is a guess"
-    return f"{found}; to set it: ovs-lbt set interface {quoted(uplink)} capacity-mbps=MBPS"
+    return f"{found}; to set it: ovs-lbt set interface {wording.quoted(uplink)} capacity-mbps=MBPS"
 
 
 def notes(bridge: JsonObject) -> list[str]:
@@ -187,7 +178,7 @@ def notes(bridge: JsonObject) -> list[str]:
         *([f"failure    {failure}; {FAILED}"] if failure else []),
         *(f"rule broken  {r['port']} {r['rule']}: {r['how']}" for r in bridge["rules_broken"]),
         *(
-            f"{'key lost ' if VANISHED in error else 'bad value'}  {error}"
+            f"{'key lost ' if wording.VANISHED in error else 'bad value'}  {error}"
             for error in bridge["config_errors"]
         ),
         *(f"not done   {text}" for text in bridge["not_done"]),
@@ -203,10 +194,10 @@ def _shared(bridge: JsonObject) -> list[str]:
     ]
     buckets = [f"{policy}: {_counts(of, 'buckets')}" for policy, of in bridge["buckets"].items()]
     if (hashed := bridge.get("connection_hash")) is not None:
-        buckets.append(hashed_by(hashed["used"], hashed["why"], hashed.get("cost")))
+        buckets.append(wording.hashed_by(hashed["used"], hashed["why"], hashed.get("cost")))
     parts = [f"{p['name']}: {t}" for p in bridge["ports"] if (t := part(*map(p.get, PARTS)))]
     sent = [
-        f"{p['name']}: tunnel endpoint, {tunnels_sent(e['kinds'], e['bridges'], e['addresses'])}"
+        f"{p['name']}: tunnel endpoint, {wording.tunnels_sent(e['kinds'], e['bridges'], e['addresses'])}"
         for p in bridge["ports"]
         if (e := p.get("endpoint")) is not None
     ]
@@ -215,7 +206,9 @@ def _shared(bridge: JsonObject) -> list[str]:
 
 def dropped(counts: Mapping[str, int]) -> str:
     """Describe the frames of a VM port that were dropped on purpose. `counts`: the numbers by reason."""
-    told = [f"{count} {DROPPED.get(reason, reason)}" for reason, count in sorted(counts.items())]
+    told = [
+        f"{count} {wording.DROPPED.get(reason, reason)}" for reason, count in sorted(counts.items())
+    ]
     return f"dropped {', '.join(told)}"
 
 
@@ -345,7 +338,7 @@ def used_by(port: JsonObject) -> str:
     if port["vm"] != port["name"]:
         return clean(port["vm"])
     if (found := port.get("endpoint")) is not None:
-        return clean(endpoint_of(found["kinds"], found["bridges"]))
+        return clean(wording.endpoint_of(found["kinds"], found["bridges"]))
     return "-"
 
 
@@ -380,5 +373,5 @@ def _folded(text: str, look: Look, style: Style) -> Iterator[Line]:
     if look.width is None or width_of(text) + len(INDENT) <= look.width:
         yield line(INDENT + text, style)
         return
-    for part_of_it in wrapped(text, max(look.width, 20), INDENT, 2 * INDENT):
+    for part_of_it in wording.wrapped(text, max(look.width, 20), INDENT, 2 * INDENT):
         yield line(part_of_it, style)
