@@ -48,7 +48,8 @@ class _Reader:
         ids, name, record = self.row.external_ids, self.row.name, f"Bridge {self.row.name}"
         bridge = self.settings.section(record, ids, BRIDGE_KEYS)
         team = self._team(bridge["uplinks"], bridge["team"])
-        members = self._members(team.uplinks)
+        records = self._records(team.uplinks)
+        members = [(port, interface) for port, interface in records if has_ofport(interface)]
         if self.row.keys_lost:
             self.settings.report(record, PREFIX + "policy", VANISHED, keys_again(name))
         for at, column, key in self.row.misplaced:
@@ -60,6 +61,7 @@ class _Reader:
         names = [uplink.name for uplink in uplinks]
         absent = dict.fromkeys((*team.uplinks, *team.last.uplinks)).keys() - {*names}
         bond = team.bond
+        macs = {i.mac: i.name for i in bond.interfaces} if bond else {}
         teaming = self._teaming(bridge["teaming"], bond)
         last_policy = self.last.policy if self.last else DEFAULT_PRESET
         policy = self.settings.policy(record, bridge["policy"], last_policy, teaming, uplinks)
@@ -70,6 +72,7 @@ class _Reader:
         read = read_vm_ports(self.row, common, neither, self.last, self.settings)
         assert neither.isdisjoint(read.by_name), "an uplink as a VM port would form a loop"
         vm_ports = _several_marked(tuple(vm_port.config for vm_port in read.by_name.values()))
+        policies = (policy, *(port.policy for port in vm_ports))
         # Open vSwitch sets the source port of its own tunnels after multipath has hashed the frame.
         native = next((p.name for p in vm_ports if p.counted_by_flows and p.may_spread), None)
         connection_hash = bridge["connection-hash"] or ("auto" if native else "multipath")
@@ -80,19 +83,20 @@ class _Reader:
             mode=bridge["mode"],
             threshold_ratio=bridge["threshold"],
             window_s=bridge["window-s"],
-            poll_interval_s=_poll_interval_s(bridge["poll-interval-ms"], vm_ports, policy),
+            poll_interval_s=bridge["poll-interval-ms"] or min(PRESETS[p].poll_s for p in policies),
             failback_delay_s=bridge["failback-delay-s"],
             on_bond=bond is not None,
             bond_mode=bond.bond_mode if bond else None,
             uplinks=uplinks,
-            absent=tuple(self._absent(sorted(absent))),
+            absent=tuple(self._uplink(*record) for record in self._records(sorted(absent))),
             missing=tuple(sorted(team.missing)),
             team=team.last,
             team_in_database=ids.get(PREFIX + "team"),
             vm_ports=vm_ports,
-            active_member=_active_member(bond),
+            active_member=macs.get(bond.active_mac) if bond and bond.active_mac else None,
             lacp_current=frozenset(i.name for _, i in members if i.lacp_current),
-            falls_back=bool(bond and bond.lacp_fallback)
+            falls_back=bond is not None
+            and bond.other_config.get("lacp-fallback-ab") == "true"
             and (teaming, bridge["mode"]) == ("lacp", "enforce"),
             connection_hash=connection_hash,
             hashed_for=None if bridge["connection-hash"] else native,
@@ -102,11 +106,9 @@ class _Reader:
             hw_offload=self.row.hw_offload,
             no_flood_before=bridge["no-flood-before"] or frozenset(),
             in_userspace=in_userspace,
-            forwards_bpdu=self.row.forwards_bpdu,
+            forwards_bpdu=self.row.other_config.get("forward-bpdu") == "true",
             snoops=self.row.mcast_snooping_enable,
-            offload=offload.with_policies(
-                offloaded, (policy, *(port.policy for port in vm_ports)), connection_hash
-            ),
+            offload=offload.with_policies(offloaded, policies, connection_hash),
             not_done=(
                 *columns.reported(self.row, columns.DIFFERENT),
                 *columns.reported(self.row, columns.REFUSED),
@@ -150,16 +152,10 @@ class _Reader:
         self.settings.in_force[record, key] = found.last.uplinks
         return found
 
-    def _members(self, names: Iterable[str]) -> list[tuple[PortRow, InterfaceRow]]:
-        """Return the records of the uplinks that exist on the switch."""
+    def _records(self, names: Iterable[str]) -> list[tuple[PortRow, InterfaceRow]]:
+        """Return the records of uplinks. Without a record, an uplink has defaults."""
         present = {i.name: (port, i) for port in self.row.ports for i in port.interfaces}
-        return [present[n] for n in names if n in present and has_ofport(present[n][1])]
-
-    def _absent(self, names: Iterable[str]) -> Iterator[UplinkConfig]:
-        """Return the uplinks that do not exist on the switch. Without a record, they have defaults."""
-        present = {i.name: (port, i) for port in self.row.ports for i in port.interfaces}
-        for name in names:
-            yield self._uplink(*present.get(name, (PortRow(name, ()), InterfaceRow(name))))
+        return [present.get(name, (PortRow(name, ()), InterfaceRow(name))) for name in names]
 
     def _uplink(self, port: PortRow, interface: InterfaceRow) -> UplinkConfig:
         values = self.settings.section(
@@ -216,18 +212,6 @@ def _negotiates(bond: PortRow | None) -> bool:
     return bond is not None and bond.lacp in ("active", "passive")
 
 
-def _active_member(bond: PortRow | None) -> str | None:
-    macs = {i.mac: i.name for i in bond.interfaces} if bond else {}
-    return macs.get(bond.active_mac) if bond and bond.active_mac else None
-
-
-def _poll_interval_s(asked_s: float | None, ports: Iterable[VmPortConfig], policy: str) -> float:
-    """Return the configured interval, else the shortest interval that a policy in use requires."""
-    if asked_s is not None:
-        return asked_s
-    return min(PRESETS[name].poll_s for name in (policy, *(port.policy for port in ports)))
-
-
 # ---- unsupported features, and settings without effect ---------------------------------
 
 
@@ -238,9 +222,8 @@ def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:
     as one port.
     """
     for mirror in row.mirrors:
-        if {i.name for p in row.ports if p.name == mirror.output_port for i in p.interfaces} & {
-            *uplinks
-        }:
+        to = (i.name for p in row.ports if p.name == mirror.output_port for i in p.interfaces)
+        if any(name in uplinks for name in to):
             found = f"Bridge {row.name} mirrors: {mirror.name} has the uplink {mirror.output_port} as output_port"
             remove = f"ovs-vsctl --id=@m get mirror {quoted(mirror.name)} -- remove bridge {quoted(row.name)} mirrors @m"
             yield f"{found}, so frames leave on two uplinks; to remove the mirror: {remove}"

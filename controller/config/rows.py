@@ -130,11 +130,6 @@ class PortRow:
     other_config: Mapping[str, str] = field(default_factory=dict)
     external_ids: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def lacp_fallback(self) -> bool:
-        """Whether a bond continues without LACP if its partner does not use LACP."""
-        return self.other_config.get("lacp-fallback-ab") == "true"
-
     def with_interfaces(self, changed: Callable[[InterfaceRow], InterfaceRow]) -> PortRow:
         """Return the port with `changed` applied to each interface; the same object if none differs."""
         interfaces = tuple(map(changed, self.interfaces))
@@ -193,11 +188,6 @@ class BridgeRow:
         """The interfaces of all ports, in the order of the ports."""
         for port in self.ports:
             yield from port.interfaces
-
-    @property
-    def forwards_bpdu(self) -> bool:
-        """Whether NORMAL floods frames between switches, such as LLDP."""
-        return self.other_config.get("forward-bpdu") == "true"
 
     @property
     def mirrored_to(self) -> frozenset[str]:

@@ -73,10 +73,9 @@ class InboundCheck(Feature[InboundRead]):
     _watched: dict[int, _Watched] = field(default_factory=dict)
     # When to read counters next, in seconds of engine time.
     _due_s: float = 0.0
-    # By ofport: the uplink to which inbound traffic did not follow a VM port.
-    _astray: dict[int, int] = field(default_factory=dict)
-    # By ofport: the uplink on which upstream switches know a VM port, until the switch drops copies.
-    _known: dict[int, int] = field(default_factory=dict)
+    # By ofport: the uplink of a VM port, and whether inbound traffic arrives there. If it does, upstream
+    # switches know the VM port on this uplink, and the entry lasts until the switch drops copies.
+    _found: dict[int, tuple[int, bool]] = field(default_factory=dict)
 
     def watch_moves(self, moves: Iterable[Move], now_s: float) -> None:
         """Start to check inbound traffic of the VM ports in these moves, which the switch has made.
@@ -92,8 +91,7 @@ class InboundCheck(Feature[InboundRead]):
             port = config.port_named.get(move.unit)
             if port is None or port.per_address or not move.source or move.source == move.target:
                 continue
-            self._astray.pop(int(port.ofport), None)
-            self._known.pop(int(port.ofport), None)
+            self._found.pop(int(port.ofport), None)
             by = hashed_by(port, self.bridge.placing.split)
             if move.target in uplinks and not (by and PRESETS[by].classifier.by_address):
                 watched = _Watched(port.name, uplinks[move.target], now_s, announced_s=now_s)
@@ -106,13 +104,11 @@ class InboundCheck(Feature[InboundRead]):
     def keep_watching(self, ofports: Collection[int]) -> None:
         """Forget all VM ports that are not in `ofports`."""
         self._watched = {number: w for number, w in self._watched.items() if number in ofports}
-        self._astray = {number: u for number, u in self._astray.items() if number in ofports}
-        self._known = {number: u for number, u in self._known.items() if number in ofports}
+        self._found = {number: f for number, f in self._found.items() if number in ofports}
 
     def forget_switch(self) -> None:
         self._watched.clear()
-        self._known.clear()
-        self._astray.clear()
+        self._found.clear()
 
     def next_s(self) -> float:
         """Return the time to read counters next; infinity if no VM port is checked."""
@@ -137,20 +133,20 @@ class InboundCheck(Feature[InboundRead]):
         if not self._drops_copies or installed is None or port.hashed is not None or not port.order:
             return port
         home, opens = port.order[0], unicast.opens(port.ofport, port.order[0])
-        is_known = self._known.get(port.ofport) == home or installed.flows.get(opens.key) == opens
+        is_open = installed.flows.get(opens.key) == opens
+        is_known = is_open or self._found.get(port.ofport) == (home, True)
         return replace(port, known_on=home) if is_known else port
 
     def want(self, now_s: float) -> list[Command]:
         """Check inbound traffic of VM ports that upstream switches may not know on their uplinks."""
-        self._known.clear()
+        self._found = {ofport: found for ofport, found in self._found.items() if not found[1]}
         team = self.bridge.installation.team if self._drops_copies else None
         for port in team.vm_ports if team else ():
             if port.hashed is not None or not port.order or port.known_on is not None:
                 continue
             watched, home = self._watched.get(port.ofport), port.order[0]
-            if (watched is None or watched.uplink != home) and self._astray.get(
-                port.ofport
-            ) != home:
+            is_watched = watched is not None and watched.uplink == home
+            if not is_watched and self._found.get(port.ofport) != (home, False):
                 name = self.config.port_at[port.ofport].name
                 self._watch(port.ofport, _Watched(name, home, None, announced_s=now_s))
         return []
@@ -197,14 +193,13 @@ class InboundCheck(Feature[InboundRead]):
                 self._end(ofport)
         self.reannounced += len(again)
         commands += self.bridge.announcer.announce_once(again) if again else []
-        return commands + (self.bridge.reconcile(now_s) if self._known else [])
+        is_known = any(arrives for _, arrives in self._found.values())
+        return commands + (self.bridge.reconcile(now_s) if is_known else [])
 
     def _end(self, ofport: int) -> None:
         watched = self._watched.pop(ofport)
-        if watched.astray:
-            self._astray[ofport] = watched.uplink
-        elif self._drops_copies:
-            self._known[ofport] = watched.uplink
+        if watched.astray or self._drops_copies:
+            self._found[ofport] = watched.uplink, not watched.astray
 
     def _where(self, watched: _Watched, came: Mapping[int, int]) -> str:
         """Return a text that names the uplinks on which the traffic still arrives."""

@@ -115,12 +115,6 @@ class NoFlood(Feature[PortFlagsSet]):
         before = config.no_flood_before
         return frozenset(int(port.ofport) for port in config.vm_ports if port.name in before)
 
-    @property
-    def by_others(self) -> tuple[str, ...]:
-        """The VM ports on which another program had set the flag when the flags were last read."""
-        ports = self.config.vm_ports
-        return tuple(sorted(port.name for port in ports if port.ofport in self.others))
-
     def cleared(self, now_s: float) -> list[str]:
         """Return the VM ports on which another program has recently cleared the flag."""
         return sorted(n for n, at_s in self._cleared_s.items() if now_s - at_s <= CLEARED_FOR_S)

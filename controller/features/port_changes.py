@@ -31,7 +31,9 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
         failed = self._is_uplink(port) and not port.up and before is not None and before.up
         if failed:
             self.bridge.installation.pause(now_s)
-        if not self._concerns(port):
+        # The switch reports a new port before the database does. Ports that are not in the configuration
+        # have no effect, and with hundreds of buckets, updating the bridge for them would take long.
+        if not self._is_uplink(port) and port.ofport not in self.config.port_at:
             return []
         commands = self.bridge.reconcile(now_s)
         if failed:
@@ -42,14 +44,6 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
             self.bridge.handover.taken_over_with = ()
             self.bridge.installation.audit_by(now_s + REVALIDATED_S)
         return commands
-
-    def _concerns(self, port: PortState) -> bool:
-        """Whether the configuration includes a port.
-
-        The switch reports a new port before the database does. Other ports have no effect, and with
-        hundreds of buckets, updating the bridge for them would take long.
-        """
-        return self._is_uplink(port) or port.ofport in self.config.port_at
 
     def _is_uplink(self, port: PortState) -> bool:
         names = {uplink.name[:PORT_NAME_CHARACTERS] for uplink in self.config.uplinks}

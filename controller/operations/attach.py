@@ -148,7 +148,8 @@ class Attach(Change):
         if self.trial is not None:
             text = self.trial(check.fit(self.fleet, bridge, now_s))
             return [*self.fleet.drop(self.name), *self.end(text, now_s)]
-        if flagged := bridge.no_flood.by_others:
+        ports, flagged_at = bridge.config.vm_ports, bridge.no_flood.others
+        if flagged := sorted(port.name for port in ports if port.ofport in flagged_at):
             self.settings += (Setting("Bridge", self.name, no_flood.KEY, ",".join(flagged)),)
         if self.waits is not None:
             linked = tuple(u.name for u in bridge.config.uplinks if bridge.links.up(u))
