@@ -174,8 +174,7 @@ def once(bridge: str) -> int:
     from controller.service import serve_and_exit
 
     return serve_and_exit(
-        lambda: one_shot.revert(client.database(), bridge),
-        lambda why: print(why, file=sys.stderr),
+        lambda: one_shot.revert(client.database(), bridge), lambda why: print(why, file=sys.stderr)
     )
 
 

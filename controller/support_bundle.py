@@ -108,10 +108,7 @@ def _write(path: Path, directory: str, parts: dict[str, str], made_at_s: float) 
         OSError: the file cannot be written.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
-    with (
-        os.fdopen(descriptor, "wb") as file,
-        tarfile.open(fileobj=file, mode="w:gz") as archive,
-    ):
+    with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
         for name, text in sorted(parts.items()):
             content = text.encode(errors="replace")
             entry = tarfile.TarInfo(f"{directory}/{name}")

@@ -282,11 +282,7 @@ _ROWS = (
     Command(
         "set",
         "check settings and change them",
-        (
-            *RECORD,
-            Argument("settings", "KEY=VALUE", nargs="+"),
-            ROLLBACK_AFTER,
-        ),
+        (*RECORD, Argument("settings", "KEY=VALUE", nargs="+"), ROLLBACK_AFTER),
         (
             "ovs-lbt set bridge br0 threshold=60 window-s=10  # change settings of a bridge",
             "ovs-lbt set bridge br0 mode=observe policy=adaptive  # try a policy without moving VM ports",
@@ -300,11 +296,7 @@ _ROWS = (
     Command(
         "get",
         "show settings with their values, defaults, origins and meanings",
-        (
-            *RECORD,
-            Argument("key", "KEY", "show only this setting (default: all)", nargs="?"),
-            JSON,
-        ),
+        (*RECORD, Argument("key", "KEY", "show only this setting (default: all)", nargs="?"), JSON),
         (
             "ovs-lbt get bridge br0  # show all settings of a bridge",
             "ovs-lbt get bridge br0 threshold  # print one value",
@@ -316,10 +308,7 @@ _ROWS = (
     Command(
         "unset",
         "remove settings, so that their defaults apply",
-        (
-            *RECORD,
-            Argument("keys", "KEY", nargs="+"),
-        ),
+        (*RECORD, Argument("keys", "KEY", nargs="+")),
         ("ovs-lbt unset bridge br0 threshold window-s  # use the defaults again",),
         most_settings=62,
     ),
@@ -375,10 +364,7 @@ _ROWS = (
     Command(
         "apply",
         "make the moves of the last plan",
-        (
-            ANY_BRIDGE,
-            Argument("--plan", "ID", "apply only if the last plan has this ID"),
-        ),
+        (ANY_BRIDGE, Argument("--plan", "ID", "apply only if the last plan has this ID")),
         (
             "ovs-lbt apply br0  # make the moves of the last plan of br0",
             "ovs-lbt apply --plan 3f9a2c1e  # make the moves only if this is still the last plan",

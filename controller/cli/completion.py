@@ -153,11 +153,7 @@ def complete(words: Sequence[str], names: Known) -> Words:
 
 
 def _of_parser(
-    parser: argparse.ArgumentParser,
-    command: str,
-    before: Sequence[str],
-    current: str,
-    names: Known,
+    parser: argparse.ArgumentParser, command: str, before: Sequence[str], current: str, names: Known
 ) -> Words:
     typed, found = _read(parser, before), Words()
     if typed.option is not None:

@@ -219,9 +219,7 @@ KEYS = (
         "The VM ports that had the flag `no-flood` before `attach`. `detach` does not clear this flag.",
     ),
     _bridge(
-        "before",
-        kinds.PREVIOUS_STATE,
-        "The settings that `attach` changed and `detach` restores.",
+        "before", kinds.PREVIOUS_STATE, "The settings that `attach` changed and `detach` restores."
     ),
     _bridge(
         "team",
@@ -275,11 +273,7 @@ KEYS = (
         " `drained` uplink carries traffic only while no other uplink is up. An `unused` uplink never carries traffic.",
         default=Role.ACTIVE.value,
     ),
-    _uplink(
-        "role-before",
-        kinds.written(Role),
-        "The role that `undrain` restores.",
-    ),
+    _uplink("role-before", kinds.written(Role), "The role that `undrain` restores."),
     _vm_port(
         "pin",
         # Keys are parsed before the uplinks are known, so any name is accepted here.
@@ -300,9 +294,7 @@ KEYS = (
         "The uplinks to prefer, in order of preference. The VM port avoids the uplinks that are written as `!NAME`.",
     ),
     _vm_port(
-        "affinity",
-        kinds.SET_NAME,
-        "The set of VM ports that should all use the same uplink.",
+        "affinity", kinds.SET_NAME, "The set of VM ports that should all use the same uplink."
     ),
     _vm_port(
         "anti-affinity",
@@ -316,10 +308,7 @@ KEYS = (
         default="false",
     ),
     _vm_port(
-        "policy",
-        _POLICY,
-        "The teaming policy of this VM port.",
-        otherwise="the bridge's policy",
+        "policy", _POLICY, "The teaming policy of this VM port.", otherwise="the bridge's policy"
     ),
     _vm_port(
         "shares",
@@ -334,11 +323,7 @@ KEYS = (
         " % of an uplink's capacity can be reserved. A reservation takes precedence over"
         " `affinity`, `anti-affinity` and `prefer`.",
     ),
-    _vm_port(
-        "limit-mbps",
-        kinds.MBPS,
-        "The highest rate at which the VM port may send.",
-    ),
+    _vm_port("limit-mbps", kinds.MBPS, "The highest rate at which the VM port may send."),
     _vm_port(
         "unit",
         kinds.name_in(("port", "source-mac")),
@@ -352,11 +337,7 @@ KEYS = (
         " With `reject`, the switch drops these frames.",
         otherwise="`reject` if the VM has an `attached-mac` and `unit` is `port`, else `accept`",
     ),
-    _vm_port(
-        "binding",
-        kinds.written(),
-        "The uplink that the VM port uses.",
-    ),
+    _vm_port("binding", kinds.written(), "The uplink that the VM port uses."),
     _vm_port(
         "moved",
         kinds.written(kinds.moves),
@@ -417,9 +398,5 @@ def _entry(key: Key) -> str:
 def _filled(name: str, text: str) -> str:
     first = f"  {name} ".ljust(INDENT)
     return textwrap.fill(
-        text,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=" " * INDENT,
-        break_on_hyphens=False,
+        text, WIDTH, initial_indent=first, subsequent_indent=" " * INDENT, break_on_hyphens=False
     )

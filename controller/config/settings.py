@@ -37,11 +37,7 @@ class Settings:
         return defaults | self.given(record, ids, keys)
 
     def given(
-        self,
-        record: str,
-        ids: Mapping[str, str],
-        keys: Mapping[str, Key],
-        prefix: str = PREFIX,
+        self, record: str, ids: Mapping[str, str], keys: Mapping[str, Key], prefix: str = PREFIX
     ) -> dict[str, Any]:
         """Return the values of the `keys` in `ids`. An invalid value is replaced by the last valid value."""
         values: dict[str, Any] = {}

@@ -108,10 +108,7 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
     tagged = specs.CopyBits("vlan_tci", 0, Register.VLAN, 0, VLAN_ID_BITS)
     unknown = {Register.NORMAL: 1, Register.UPLINK: 0}
     look_ups = (Table.LOCAL_SOURCE, Table.UNKNOWN_PORT, Table.CLASSIFY)
-    for tags, vlan, in_vlan in (
-        (0, (), untagged),
-        (TAGGED, (tag,), tagged),
-    ):
+    for tags, vlan, in_vlan in ((0, (), untagged), (TAGGED, (tag,), tagged)):
         located = *vlan, tables.TO_SOURCE, specs.LearnLoad("in_port", Register.TARGET, 16)
         local = *vlan, tables.FROM_SOURCE, tables.IS_LOCAL
         sent = {"vlan_vid": tags, "eth_src": tables.UNICAST, Register.NORMAL: 0}

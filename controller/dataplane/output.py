@@ -37,9 +37,7 @@ def leave_by(uplink: OfPort, team: Team) -> specs.Actions:
 
 
 def first_live(
-    group_id: int,
-    ways: Iterable[tuple[OfPort, specs.Actions]],
-    otherwise: specs.Actions = (),
+    group_id: int, ways: Iterable[tuple[OfPort, specs.Actions]], otherwise: specs.Actions = ()
 ) -> specs.GroupSpec:
     """Return a group that executes the actions of the first live uplink in `ways`.
 

@@ -42,14 +42,7 @@ PAUSES_S = (0.1, 1.0, 5.0, 30.0)
 
 
 # Exceptions that point to a bug in the program rather than to bad input.
-OURS = (
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    TypeError,
-)
+OURS = (AssertionError, AttributeError, ImportError, LookupError, NameError, TypeError)
 
 
 NOT_HERE = "the switch is on another host; run a service on that host"

@@ -71,7 +71,5 @@ class Supervisor:
             self._socket.sendto(one_line(assignment).encode(), self._address)
         except OSError as error:
             LOG.warning(
-                "NOTIFY_SOCKET: %s; the service manager was not notified: %s",
-                error,
-                assignment,
+                "NOTIFY_SOCKET: %s; the service manager was not notified: %s", error, assignment
             )

@@ -50,10 +50,7 @@ LEARNING_TABLES = (
     Table.PORT_OUT,
 )
 HASH_FIELD_NAMES = {number: name for name, number in HASH_FIELDS.items()}
-GROUP_KINDS = {
-    ofp.OFPGT_SELECT: "select",
-    **{number: kind for kind, number in GROUP_TYPES.items()},
-}
+GROUP_KINDS = {ofp.OFPGT_SELECT: "select", **{number: kind for kind, number in GROUP_TYPES.items()}}
 # The most decoded flows, and the most decoded groups, in the caches: enough for one or two bridges. Flows
 # and groups of more bytes are not cached, because a switch may send flows of 64 KiB.
 REMEMBERED, REMEMBERED_BYTES = 1 << 12, 512

@@ -131,10 +131,7 @@ class Learned:
         """Return the event with all added addresses."""
         from_normal = sorted(self.from_normal, key=lambda a: (a[0], a[1], a[2] or 0))
         return events.LearnedRead(
-            bridge,
-            tuple(sorted(self.addresses)),
-            tuple(from_normal),
-            tuple(sorted(self.elsewhere)),
+            bridge, tuple(sorted(self.addresses)), tuple(from_normal), tuple(sorted(self.elsewhere))
         )
 
 

@@ -13,12 +13,7 @@ from controller.load.beats import LONGEST_BEAT_S
 from controller.load.filling import FULL_RATIO
 from controller.load.loads import Loads
 from controller.load.peaks import PEAK_S
-from controller.load.polling import (
-    BUCKETS_INTERVAL_S,
-    ON_TIME_S,
-    ROUNDING_S,
-    UNITS_INTERVAL_S,
-)
+from controller.load.polling import BUCKETS_INTERVAL_S, ON_TIME_S, ROUNDING_S, UNITS_INTERVAL_S
 from controller.load.rates import LATEST_S, Rates
 from controller.load.team_view import UPLINK_LAG_S, TeamView
 from controller.teaming import buckets

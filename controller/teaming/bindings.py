@@ -117,10 +117,7 @@ class Bindings:
     ) -> tuple[Bindings, list[Move]]:
         """Return the bindings after a `rebind`, and the moves that it would make."""
         ahead = replace(
-            self,
-            homes=dict(self.homes),
-            bound=dict(self.bound),
-            _asked=dict(self._asked),
+            self, homes=dict(self.homes), bound=dict(self.bound), _asked=dict(self._asked)
         )
         return ahead, ahead.rebind(units, uplinks, now_s)
 
