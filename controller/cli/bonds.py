@@ -173,9 +173,6 @@ def configuration(host: Host) -> str:
     routes = [*host.own.routes, *host.own.routes6]
     gateway = next((r.split()[2] for r in routes if r.startswith("default via ")), "")
     lacp = bond.mode == LACP
-    options = (
-        s if ":" not in s else s.replace("other_config", "other-config") for s in bond.settings
-    )
     words = {
         "bridge": bridge,
         "bond": bond.name,
@@ -190,7 +187,7 @@ def configuration(host: Host) -> str:
         addresses="".join(f"    address {address}\n" for address in addresses),
         gateway=f"    gateway {gateway}\n" if gateway else "",
         members=" ".join(bond.members),
-        options=" ".join(options),
+        options=" ".join(bond.settings).replace("other_config:", "other-config:"),
     )
     listed = ", ".join(f'"{address}"' for address in addresses)
     netplan = NETPLAN.format(

@@ -239,11 +239,9 @@ def _configuration(about: About) -> Found:
         status.rules_broken if status else (), key=lambda one: one[0].uplink is not None
     )
     for of, rule, how in broken:
-        text, severity = (
-            f"rule broken: {of.port.name} {rule}: {how}; to remove the rule: ovs-lbt set interface"
-            f" {quoted(of.port.name)} {rule}=",
-            ERROR if of.uplink is None else WARNING,
-        )
+        remove = f"ovs-lbt set interface {quoted(of.port.name)} {rule}="
+        text = f"rule broken: {of.port.name} {rule}: {how}; to remove the rule: {remove}"
+        severity = ERROR if of.uplink is None else WARNING
         yield Told.CHECK, severity, "rule-broken", text, "OvsLbtRuleBroken"
 
 
@@ -262,10 +260,10 @@ def _others(about: About) -> Found:
             remedy = f"to remove the controller: ovs-vsctl del-controller {quoted(about.row.name)}"
             yield Told.CHECK, WARNING, "controller", f"{found}; {remedy}"
     lacp = next((p.lacp for p in about.row.ports if len(p.interfaces) > 1), None)
-    if not about.bridge.config.on_bond or lacp not in ("active", "passive"):
+    if not config.on_bond or lacp not in ("active", "passive"):
         return
     members = {i.name: i.lacp_current for i in about.row.interfaces}
-    if silent := [u.name for u in about.bridge.config.uplinks if members.get(u.name) is not True]:
+    if silent := [u.name for u in config.uplinks if members.get(u.name) is not True]:
         text = f"LACP ({lacp}) is not negotiated on {', '.join(silent)}; {USE_LACP}"
         yield Told.FIT, WARNING, "lacp", text
 
