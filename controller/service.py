@@ -221,7 +221,7 @@ class Service:
 
         Returns whether the supervisor's status may have changed. Polls never change the status.
         """
-        due_s = min(self._engine.deadline_s(), self._supervisor.deadline_s())
+        due_s = min(self._engine.deadline_s(), self._supervisor.feed_due_s)
         event = self._events.next_item(due_s)
         worth_it = not isinstance(event, events.PortStatsRead | events.UnitCountersRead | None)
         if event is None:

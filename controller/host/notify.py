@@ -34,18 +34,15 @@ class Supervisor:
         watched = bool(name) and meant_for_us and watchdog_us.isdigit()
         # Twice per watchdog period.
         self._feed_every_s = int(watchdog_us) / US_PER_S / 2 if watched else float("inf")
-        self._feed_due_s = float("-inf") if watched else float("inf")
+        # When `feed` is next due; infinity without a watchdog.
+        self.feed_due_s = float("-inf") if watched else float("inf")
         self._is_ready = False
         self._status = ""
 
-    def deadline_s(self) -> float:
-        """Return the time when `feed` is next due; infinity without a watchdog."""
-        return self._feed_due_s
-
     def feed(self, now_s: float) -> None:
         """Notify the watchdog if a notification is due."""
-        if now_s >= self._feed_due_s:
-            self._feed_due_s = now_s + self._feed_every_s
+        if now_s >= self.feed_due_s:
+            self.feed_due_s = now_s + self._feed_every_s
             self._tell("WATCHDOG=1")
 
     def ready(self) -> None:

@@ -51,7 +51,7 @@ def test_the_watchdog_is_fed_twice_in_its_time(heard: tuple[str, socket.socket])
     name, sock = heard
     supervisor = Supervisor({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "30000000"})
     supervisor.feed(100.0)
-    assert supervisor.deadline_s() == 115.0
+    assert supervisor.feed_due_s == 115.0
     supervisor.feed(114.9)
     assert messages(sock) == ["WATCHDOG=1"]
     supervisor.feed(115.0)
@@ -68,14 +68,14 @@ def test_a_watchdog_of_nobody_or_of_another_process_is_not_fed(
     name, sock = heard
     supervisor = Supervisor({"NOTIFY_SOCKET": name, **variables})
     supervisor.feed(1e9)
-    assert supervisor.deadline_s() == float("inf")
+    assert supervisor.feed_due_s == float("inf")
     assert messages(sock) == []
 
 
 def test_without_a_supervisor_nobody_is_told() -> None:
     supervisor = Supervisor({"WATCHDOG_USEC": "30000000"})
     supervisor.ready()
-    assert supervisor.deadline_s() == float("inf")
+    assert supervisor.feed_due_s == float("inf")
 
 
 def test_a_supervisor_that_is_gone_stops_nothing(tmp_path: Path) -> None:
