@@ -107,13 +107,11 @@ class BridgeSocket:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+        self.settimeout, self.shutdown, self.close = sock.settimeout, sock.shutdown, sock.close
 
     def setsockopt(self, level: int, *rest: Any) -> None:
         if level != socket.IPPROTO_TCP or self._socket.family != socket.AF_UNIX:
             self._socket.setsockopt(level, *rest)
-
-    def settimeout(self, timeout_s: float | None) -> None:
-        self._socket.settimeout(timeout_s)
 
     def recv(self, count: int) -> bytes:
         return self._socket.recv(count)
@@ -138,12 +136,6 @@ class BridgeSocket:
             return os.write(self._socket.fileno(), data)
         except BlockingIOError:
             return 0
-
-    def shutdown(self, how: int) -> None:
-        self._socket.shutdown(how)
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 class TlsSocket(BridgeSocket):
