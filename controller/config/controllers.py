@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.config.rows import DIALED, PREFIX, BridgeRow
+from controller.config.rows import PREFIX, BridgeRow
 from controller.text.wording import quoted
 
 # The version of OpenFlow that the service uses.
 SPOKEN = "OpenFlow13"
 SECURE = "secure"
+# The targets of controllers that Open vSwitch connects to. Other controllers connect to it.
+DIALED = ("tcp:", "ssl:")
 
 
 def is_allowed(row: BridgeRow) -> bool:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from controller.text.wording import tunnels_sent
 
 PREFIX = "ovs-lbt-"
-# The targets of controllers that Open vSwitch connects to. Other controllers connect to it.
-DIALED = ("tcp:", "ssl:")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,25 +26,10 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
 
 from controller.config.vlans import TRUNK
-from controller.dataplane import tables
+from controller.dataplane import specs, tables
 from controller.dataplane.normal import by_any_uplink
 from controller.dataplane.output import ALWAYS, first_live, leave_by
-from controller.dataplane.specs import (
-    Action,
-    Actions,
-    Bucket,
-    CopyBits,
-    Fields,
-    FlowSpec,
-    GroupSpec,
-    LoadBits,
-    MatchValue,
-    Multipath,
-    Resubmit,
-    SetField,
-    ToGroup,
-    flow,
-)
+from controller.dataplane.specs import FlowSpec, GroupSpec, LoadBits, SetField, ToGroup, flow
 from controller.dataplane.tables import Group, Kind, Register, Table, icmpv6
 from controller.dataplane.team import Hash, Team, VmPort, kept
 from policies.classifiers import BUCKETS, Classifier
@@ -71,14 +56,16 @@ _IP = (
     (tables.ETH_IPV4, "ipv4_src", "ipv4_dst", IPv4Address),
     (tables.ETH_IPV6, "ipv6_src", "ipv6_dst", IPv6Address),
 )
-BY_HOME = (SetField(Register.TARGET, 0), Resubmit(Table.OFF_HOME))
-_TO_BUCKET = Resubmit(Table.BUCKET)
+BY_HOME = (SetField(Register.TARGET, 0), specs.Resubmit(Table.OFF_HOME))
+_TO_BUCKET = specs.Resubmit(Table.BUCKET)
 # The group that selects a bucket with the datapath's hash of the connection (dp_hash). It is added with
 # OpenFlow 1.5 (openflow/side_connection.py), never changed, and removed like any other group.
 SELECT_GROUP = GroupSpec(
     tables.SELECT_GROUP_ID,
     "select",
-    tuple(Bucket((SetField(Register.BUCKET, bucket), _TO_BUCKET)) for bucket in range(BUCKETS)),
+    tuple(
+        specs.Bucket((SetField(Register.BUCKET, bucket), _TO_BUCKET)) for bucket in range(BUCKETS)
+    ),
 )
 # The protocols with ports that the datapath hashes: TCP, UDP and SCTP.
 _WITH_PORTS = (6, 17, 132)
@@ -95,17 +82,17 @@ def binding_groups(team: Team) -> Iterator[GroupSpec]:
         yield ALWAYS
 
 
-def _leave(port: VmPort, uplink: OfPort, team: Team) -> Actions:
+def _leave(port: VmPort, uplink: OfPort, team: Team) -> specs.Actions:
     """Return actions that send a VM port's frames out on `uplink`, or to HASH with `uplink` as home."""
     if port.hashed is None:
         if port.known_on not in (None, uplink):
             # The switch learns that frames for the VM may arrive there, and then sends the frame out.
-            return SetField(Register.TARGET, uplink), Resubmit(Table.INBOUND)
+            return SetField(Register.TARGET, uplink), specs.Resubmit(Table.INBOUND)
         return leave_by(uplink, team)
     # For tunnel endpoints, register LANE gets the first uplink of the order.
     lane = (LoadBits(Register.LANE, 16, 16, port.order[0]),) if team.has_lanes(port.hashed) else ()
     home, hashed = SetField(Register.HOME, uplink), SetField(Register.HASHED, port.hashed)
-    return (*lane, home, hashed, Resubmit(Table.HASH))
+    return (*lane, home, hashed, specs.Resubmit(Table.HASH))
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
@@ -153,7 +140,7 @@ def by_first_live(group_id: int, order: tuple[OfPort, ...], has_lanes: bool = Fa
     `has_lanes`: set register LANE to the first uplink in `order`, even if that uplink is not live.
     """
     lane = (LoadBits(Register.LANE, 0, 16, order[0]),) if has_lanes and order else ()
-    to_off_home = Resubmit(Table.OFF_HOME)
+    to_off_home = specs.Resubmit(Table.OFF_HOME)
     return first_live(
         group_id, ((u, (*lane, SetField(Register.TARGET, u), to_off_home)) for u in order)
     )
@@ -183,7 +170,7 @@ def _address_flows(made: Hash) -> Iterator[FlowSpec]:
     """Yield flows that hash source addresses. With SOURCE_MAC_VLAN, low VLAN bits select the hash."""
     hashes = 1 << VLAN_HASH_BITS if made.classifier is Classifier.SOURCE_MAC_VLAN else 1
     for bits in range(hashes):
-        vlans: Fields = {Register.VLAN: (bits, hashes - 1)} if hashes > 1 else {}
+        vlans: specs.Fields = {Register.VLAN: (bits, hashes - 1)} if hashes > 1 else {}
         yield in_hash(made.number, 10, _into(made, SOURCE_ADDRESS, bits), **vlans)
 
 
@@ -263,13 +250,13 @@ def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
     steps = range(-(-bits // BITS_AT_A_TIME) - 1, -1, -1)
     scratch = Register.IP_HASH
     for eth_type, source, destination, _ in _IP:
-        divide: list[Action] = []
+        divide: list[specs.Action] = []
         for bit in (BITS_AT_A_TIME * step for step in steps):
-            divide.append(CopyBits(source, bit, scratch, 0, BITS_AT_A_TIME))
-            divide.append(CopyBits(destination, bit, scratch, BITS_AT_A_TIME, BITS_AT_A_TIME))
-            divide.append(Resubmit(Table.IP_NIBBLE))
+            divide.append(specs.CopyBits(source, bit, scratch, 0, BITS_AT_A_TIME))
+            divide.append(specs.CopyBits(destination, bit, scratch, BITS_AT_A_TIME, BITS_AT_A_TIME))
+            divide.append(specs.Resubmit(Table.IP_NIBBLE))
         remainder = (count - 1).bit_length()
-        divide.append(CopyBits(scratch, _REMAINDER_BIT, Register.BUCKET, 0, remainder))
+        divide.append(specs.CopyBits(scratch, _REMAINDER_BIT, Register.BUCKET, 0, remainder))
         yield in_hash(made.number, 10, (*divide, _TO_BUCKET), eth_type=eth_type)
     values = 1 << BITS_AT_A_TIME
     for before in range(count):
@@ -281,12 +268,14 @@ def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
                 yield flow(Table.IP_NIBBLE, 10, hashed, SetField(scratch, after))
 
 
-def _into(made: Hash, fields: str, basis: int = 0) -> Actions:
+def _into(made: Hash, fields: str, basis: int = 0) -> specs.Actions:
     assert made.buckets, "a hash has buckets"
-    return Multipath(fields, len(made.buckets), Register.BUCKET, basis), _TO_BUCKET
+    return specs.Multipath(fields, len(made.buckets), Register.BUCKET, basis), _TO_BUCKET
 
 
-def in_hash(number: int, priority: int, actions: Actions, **fields: MatchValue) -> FlowSpec:
+def in_hash(
+    number: int, priority: int, actions: specs.Actions, **fields: specs.MatchValue
+) -> FlowSpec:
     """Return a flow in table HASH for the frames that hash `number` spreads."""
     return flow(Table.HASH, priority, {**fields, Register.HASHED: number}, *actions)
 

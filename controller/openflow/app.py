@@ -14,14 +14,7 @@ from controller.api import events
 from controller.dataplane.tables import Kind, cookie_kind
 from controller.host import faults
 from controller.openflow import commands, framework, messages, replies
-from controller.openflow.framework import (
-    DEAD_DISPATCHER,
-    MAIN_DISPATCHER,
-    PromptApp,
-    ofp_event,
-    ofproto,
-    set_ev_cls,
-)
+from controller.openflow.framework import MAIN_DISPATCHER, ofp_event, ofproto, set_ev_cls
 
 LOG = logging.getLogger(__name__)
 
@@ -57,7 +50,7 @@ def of_live(*kinds: Any) -> Callable[[Handler], Handler]:
     return decorate
 
 
-class TeamingApp(PromptApp):
+class TeamingApp(framework.PromptApp):
     """Converts OpenFlow messages to events.
 
     `submit` passes events to the engine's thread. `connections`: the live connection of each bridge.
@@ -183,7 +176,7 @@ class TeamingApp(PromptApp):
                 f"the switch refused the master role: {messages.error_text(event.msg)}"
             )
 
-    @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
+    @set_ev_cls(ofp_event.EventOFPStateChange, framework.DEAD_DISPATCHER)
     def disconnected(self, event: Any) -> None:
         bridge = event.datapath.bridge
         with self.turns[bridge]:

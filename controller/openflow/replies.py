@@ -12,14 +12,8 @@ from controller.api import events
 from controller.dataplane import tables
 from controller.dataplane.drops import Dropped
 from controller.dataplane.specs import LoadBits, MatchValue
-from controller.openflow import codec, framing
+from controller.openflow import codec, counters, framing
 from controller.openflow.codec import lasting
-from controller.openflow.counters import (
-    bucket_counters,
-    inbound_counters,
-    port_counters,
-    unit_counters,
-)
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 from controller.openflow.messages import Asked, asked_of
@@ -193,17 +187,19 @@ class Replies:
                 return events.InstalledRead(bridge, *read, by_uplink, dropped, number)
             case Asked.PORTS:
                 return events.PortStatsRead(
-                    bridge, self._few(port_counters(self._take(Asked.PORTS)))
+                    bridge, self._few(counters.port_counters(self._take(Asked.PORTS)))
                 )
             case Asked.FROM_VM:
-                counters = unit_counters(self._take(Asked.TO_VM), self._take(Asked.FROM_VM))
-                buckets = bucket_counters(self._take(Asked.BUCKETS))
+                units = counters.unit_counters(self._take(Asked.TO_VM), self._take(Asked.FROM_VM))
+                buckets = counters.bucket_counters(self._take(Asked.BUCKETS))
                 to, sent = self._take(Asked.TO_ADDRESS), self._take(Asked.FROM_ADDRESS)
                 return events.UnitCountersRead(
-                    bridge, self._few(counters), buckets, self._few(unit_counters(to, sent))
+                    bridge, self._few(units), buckets, self._few(counters.unit_counters(to, sent))
                 )
             case Asked.INBOUND:
-                return events.InboundRead(bridge, inbound_counters(self._take(Asked.INBOUND)))
+                return events.InboundRead(
+                    bridge, counters.inbound_counters(self._take(Asked.INBOUND))
+                )
             case Asked.LEARNED:
                 learned, self._learned = self._learned, Learned()
                 self._take_parts(Asked.LEARNED)

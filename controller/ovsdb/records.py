@@ -11,17 +11,9 @@ from ovs.db.error import Error
 from ovs.db.schema import DbSchema
 
 from controller.api.events import DatabaseRead
+from controller.config.controllers import DIALED
 from controller.config.membership import VIRTUAL_DRIVERS
-from controller.config.rows import (
-    DIALED,
-    PREFIX,
-    BridgeRow,
-    InterfaceRow,
-    MirrorRow,
-    Ovn,
-    PortRow,
-    Tunnel,
-)
+from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, MirrorRow, Ovn, PortRow, Tunnel
 from controller.host import devices
 
 # The most digits of a rate: as many as a 64-bit counter has.

@@ -13,17 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from controller.api.events import LearnedRead
 from controller.config.values import BridgeConfig
-from controller.dataplane import team
+from controller.dataplane import tables, team
 from controller.dataplane.specs import Pipeline
-from controller.dataplane.tables import (
-    SLOTS,
-    Kind,
-    Register,
-    Table,
-    address_group_id,
-    cookie_kind,
-    cookie_ofport,
-)
+from controller.dataplane.tables import Kind, Register, Table
 from controller.teaming.bindings import Bound
 from controller.teaming.buckets import home_in, with_home
 from policies.model import Unit, Uplink
@@ -127,7 +119,7 @@ class AddressUnits:
         """Add an address. If its port or the bridge is full, replace the port's longest silent address."""
         there = [unit for unit in self.by_name.values() if unit.port == port]
         dropped = []
-        if len(there) >= PER_PORT_MAX or len(self.by_name) >= SLOTS:
+        if len(there) >= PER_PORT_MAX or len(self.by_name) >= tables.SLOTS:
             silent = [(u.silent_s, u.name) for u in there if u.silent_s is not None]
             if not silent:
                 return []
@@ -142,9 +134,9 @@ class AddressUnits:
         """Add the addresses in the installed pipeline, with their slots and homes."""
         taken = {unit.slot for unit in self.by_name.values()}
         for flow in installed.flows.values():
-            if flow.table != Table.HASH or cookie_kind(flow.cookie) is not Kind.FROM_ADDRESS:
+            if flow.table != Table.HASH or tables.cookie_kind(flow.cookie) is not Kind.FROM_ADDRESS:
                 continue
-            fields, slot = dict(flow.match), cookie_ofport(flow.cookie)
+            fields, slot = dict(flow.match), tables.cookie_ofport(flow.cookie)
             ofport, vlan = fields.get(Register.VM_PORT), fields.get(Register.VLAN)
             port = config.port_at.get(ofport) if isinstance(ofport, int) else None
             if port is None or not port.per_address or not isinstance(vlan, int):
@@ -155,7 +147,7 @@ class AddressUnits:
             taken.add(slot)
             self.by_name[unit.name] = unit
             self._last_slot = max(self._last_slot, slot)
-            unit.found = home_in(installed.groups.get(address_group_id(slot)), config)
+            unit.found = home_in(installed.groups.get(tables.address_group_id(slot)), config)
 
     def keep_behind(self, config: BridgeConfig) -> None:
         """Forget addresses whose port was removed, lost their VLAN, or has no address units now."""
@@ -188,7 +180,7 @@ class AddressUnits:
         due = set()
         for address, slot in list(self._unannounced.items()):
             unit = by_address.get(address)
-            if (address_group_id(slot) in installed.groups) is not (unit is not None):
+            if (tables.address_group_id(slot) in installed.groups) is not (unit is not None):
                 continue
             del self._unannounced[address]
             port, mac, vlan = address
@@ -201,9 +193,9 @@ class AddressUnits:
 
     def _free_slot(self) -> int:
         taken = {unit.slot for unit in self.by_name.values()}
-        assert len(taken) == len(self.by_name) < SLOTS, "own slots, and one is free"
+        assert len(taken) == len(self.by_name) < tables.SLOTS, "own slots, and one is free"
         slot = self._last_slot
-        while (slot := (slot + 1) % SLOTS) in taken:
+        while (slot := (slot + 1) % tables.SLOTS) in taken:
             pass
         self._last_slot = slot
         return slot
