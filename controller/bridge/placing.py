@@ -174,7 +174,7 @@ class Placing(Feature[Never]):
             damping.keep(names)
         self.reused.keep_units(names)
         if not self.hashed:
-            self.bridge.loads.forget_buckets()
+            self.bridge.loads.bucket_rates.clear()
         self.bridge.inbound_check.keep_watching(self.config.port_at)
         self.planned.keep_bound(names)
         if self._apart is not None:
@@ -317,9 +317,8 @@ class Placing(Feature[Never]):
 
     def load_known_s(self, port: VmPortConfig) -> float:
         """Return the time for which the load of a VM port on uplinks has been known, in seconds."""
-        if self.bridge.on_normal:
-            return self.bridge.loads.known_s(port.ofport, 0.0)
-        return self.bridge.loads.unit_known_s(port.ofport)
+        counted = self.bridge.loads.at(port.ofport)
+        return (counted.rates if self.bridge.on_normal else counted.flows).known_s()
 
     def basis(self, policy: str, now_s: float) -> Basis:
         """Return a policy's current basis for a decision."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from controller.api.engine_commands import Record
 from controller.api.history import Entry, Happened, Moved, Utilization
-from controller.load.team_view import UPLINK_LAG_S, TeamView
+from controller.load.loads import UPLINK_LAG_S
+from controller.load.team_view import TeamView
 from policies import outcome
 from policies.model import Load, Move, Reason, Snapshot, Uplink
 from policies.path_faults import PathFault

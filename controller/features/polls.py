@@ -120,7 +120,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         if self.config.offload.by_tc:
             read = with_headers(read)
         behind = self.bridge.address_units.by_slot(self.config) if read.address_units else {}
-        self.bridge.loads.take_units(read, behind, team_view.keep_s)
+        self.bridge.loads.take_units(read, behind, self.config.uplink_at, team_view.keep_s)
         if read.buckets:
             self.bridge.scheduler.read_buckets(now_s)
         if read.address_units:
@@ -179,7 +179,8 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         """Whether a late counter of a port with address units just grew, and a policy uses it."""
         if not any(PRESETS[policy].at_once for policy in self.config.policies):
             return False
-        return any(self.bridge.loads.just_updated(port.ofport) for port in self.config.per_address)
+        at = self.bridge.loads.at
+        return any(at(port.ofport).rates.just_updated for port in self.config.per_address)
 
     @property
     def _awaits_addresses(self) -> bool:

@@ -87,10 +87,6 @@ class Beats:
         while len(updates) > 3 and updates[1].clock_s <= now.clock_s - keep_s:
             del updates[0]
 
-    def is_update(self, clock_s: float) -> bool:
-        """Whether the reading at this time was an update."""
-        return bool(self.updates) and self.updates[-1].clock_s == clock_s
-
     def possible_update(self, before: Total, now: Total) -> Total | None:
         """Return the last update if it may contain the bytes between two readings; otherwise None.
 

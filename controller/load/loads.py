@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from controller.api.events import PortCounters, Sample, UnitCountersRead
-from controller.load.beats import Total, more_bytes
+from controller.load.beats import Total
 from controller.load.lateness import Lateness
 from controller.load.rates import Rates
 from controller.load.uplink_share import UplinkShare
 from controller.teaming import buckets
 from policies.model import IDLE, Load
 
-K = TypeVar("K")
-# The rates of a counter that has not been read yet.
-UNREAD = Rates(0.0)
+# Flow counters are up to half a second behind port counters, so policies use the loads that uplinks
+# had one second ago. Otherwise the measured share of a VM port in an uplink that fills up would be
+# too small, and a VM port too big for any uplink would be moved. For the same reason, the load of a
+# VM port is the greater of two means: the current one, and the one of a second ago.
+UPLINK_LAG_S = 1.0
 
 
 @dataclass(slots=True)
@@ -35,138 +37,130 @@ class OwnLoad:
     two. If the higher reading repeats, `rates` count the addresses' traffic of one update.
     """
 
-    rates: Rates
+    rates: Rates = field(default_factory=Rates)
     # The bytes that the VM port itself has sent, up to the last reading.
     _own_bytes: float = 0.0
     _flows: Total | None = None
     _counted_bytes: float = 0.0
 
-    def take_flows(self, flows: Total, apart_bytes: float) -> None:
+    def take_flows(self, flows: Total, apart_bytes: float, keep_s: float) -> None:
         """Store a reading.
 
         `flows`: the total that the VM port has sent. `apart_bytes`: the bytes that its address
-        units have sent since the last reading.
+        units have sent since the last reading. `keep_s`: as in `Rates`.
         """
         last, self._flows = self._flows, flows
         if last is None or flows.clock_s <= last.clock_s or flows.tx_bytes < last.tx_bytes:
             # The first reading, or the switch has new flows.
             self._own_bytes = self._counted_bytes = 0.0
-            self.rates = Rates(self.rates.keep_s)
+            self.rates = Rates()
             return
         before_bytes = self._own_bytes
         self._own_bytes += flows.tx_bytes - last.tx_bytes - apart_bytes
         lower_bytes = min(before_bytes, self._own_bytes)
         self._counted_bytes = max(self._counted_bytes, lower_bytes)
-        self.rates.add_reading(Sample(last.clock_s, self._counted_bytes, 0))
+        self.rates.add_reading(Sample(last.clock_s, self._counted_bytes, 0), keep_s)
+
+
+@dataclass(slots=True)
+class PortHistory:
+    """The counters of one port: `rates` of all its traffic.
+
+    For a VM port, also `flows`: the rates of the traffic that crosses uplinks, and `share`: the
+    share of all traffic that crosses them. `own`: the load without address units, if there are any.
+    """
+
+    rates: Rates = field(default_factory=Rates)
+    flows: Rates = field(default_factory=Rates)
+    share: UplinkShare = field(default_factory=UplinkShare)
+    own: OwnLoad | None = None
+
+
+# The history of a counter that has not been read yet.
+UNREAD, UNREAD_PORT = Rates(), PortHistory()
 
 
 @dataclass(slots=True)
 class Loads:
     """The counters and rates of one bridge.
 
-    Ports are stored by ofport. The rates of a VM port as a unit cover only traffic that crosses
-    uplinks. Buckets, which only send, and address units are stored by name.
+    Ports are stored by ofport. Buckets, which only send, and address units are stored by name.
     """
 
     counters: dict[int, PortCounters] = field(default_factory=dict)
-    port_rates: dict[int, Rates] = field(default_factory=dict)
-    _units: dict[int, Rates] = field(default_factory=dict)
-    _uplink_share: dict[int, UplinkShare] = field(default_factory=dict)
-    bucket_rates: dict[str, Rates] = field(default_factory=dict)
-    # The latest rates of buckets: policies need them more often than counters are read.
-    _latest: dict[str, Load] = field(default_factory=dict)
-    _address_units: dict[str, Rates] = field(default_factory=dict)
-    _own: dict[int, OwnLoad] = field(default_factory=dict)
+    ports: dict[int, PortHistory] = field(default_factory=lambda: defaultdict(PortHistory))
+    bucket_rates: dict[str, Rates] = field(default_factory=lambda: defaultdict(Rates))
+    _address_units: dict[str, Rates] = field(default_factory=lambda: defaultdict(Rates))
     lateness: Lateness = field(default_factory=Lateness)
     # The time for which no load with late counters has changed.
     steady_s: float = math.inf
-    # The ports that are uplinks.
-    _outwards: set[int] = field(default_factory=set)
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
         """Store the counters of a port. `outwards`: the port is an uplink, so it sends outwards."""
-        ofport = port.ofport
-        self.counters[ofport] = port
-        rates = _rates_of(self.port_rates, ofport, keep_s)
-        if outwards:
-            self._outwards.add(ofport)
-            rates.add_reading(Sample(port.clock_s, port.tx_bytes, port.rx_bytes))
-        else:
-            self._outwards.discard(ofport)
-            rates.add_reading(Sample(port.clock_s, port.rx_bytes, port.tx_bytes))
+        self.counters[port.ofport] = port
+        sent, received = port.tx_bytes, port.rx_bytes
+        if not outwards:
+            sent, received = received, sent
+        self.ports[port.ofport].rates.add_reading(Sample(port.clock_s, sent, received), keep_s)
 
     def take_units(
-        self, read: UnitCountersRead, address_units: Mapping[int, tuple[str, int]], keep_s: float
+        self,
+        read: UnitCountersRead,
+        address_units: Mapping[int, tuple[str, int]],
+        uplinks: Collection[int],
+        keep_s: float,
     ) -> None:
         """Store the counters of units.
 
         `address_units`: the names of address units, each with the ofport of its VM port, by slot.
+        `uplinks`: the ofports of uplinks.
         """
-        counted_bytes = sum(self._take_unit(*unit, keep_s) for unit in read.units)
-        totals = {ofport: self.port_rates[ofport].total for ofport in self._outwards}
-        self.lateness.take_reading({of: t for of, t in totals.items() if t}, counted_bytes, keep_s)
-        self._take_buckets(read.buckets, keep_s)
-        self._take_address_units(read.address_units, address_units, keep_s)
-
-    def _take_buckets(self, read: Sequence[tuple[tuple[int, int], Sample]], keep_s: float) -> None:
-        for (number, bucket), sample in read:
+        counted_bytes = sum(self._take_flows(*unit, keep_s) for unit in read.units)
+        totals = {of: total for of in uplinks if (total := self.at(of).rates.total)}
+        self.lateness.take_reading(totals, counted_bytes, keep_s)
+        for (number, bucket), sample in read.buckets:
             if number in range(len(buckets.HASHED)):
                 name = buckets.name_of(buckets.HASHED[number], bucket)
-                _rates_of(self.bucket_rates, name, keep_s).add_reading(sample)
-                self._latest.pop(name, None)
-
-    def _take_address_units(
-        self,
-        read: Iterable[tuple[int, Sample]],
-        address_units: Mapping[int, tuple[str, int]],
-        keep_s: float,
-    ) -> None:
+                self.bucket_rates[name].add_reading(sample, keep_s)
         apart_bytes = dict.fromkeys((ofport for _, ofport in address_units.values()), 0.0)
-        for slot, sample in read:
+        for slot, sample in read.address_units:
             if slot in address_units:
                 name, ofport = address_units[slot]
-                rates = _rates_of(self._address_units, name, keep_s)
-                before = rates.total
-                rates.add_reading(sample)
-                if before and rates.total:
-                    apart_bytes[ofport] += max(0.0, rates.total.tx_bytes - before.tx_bytes)
+                sent_bytes, _ = self._address_units[name].add_reading(sample, keep_s)
+                apart_bytes[ofport] += sent_bytes
         for ofport, sent_bytes in apart_bytes.items():
-            if ofport in self._units and (flows := self._units[ofport].total):
-                own = self._own.setdefault(ofport, OwnLoad(Rates(keep_s)))
-                own.rates.keep_s = keep_s
-                own.take_flows(flows, sent_bytes)
+            if flows := self.at(ofport).flows.total:
+                port = self.ports[ofport]
+                port.own = port.own or OwnLoad()
+                port.own.take_flows(flows, sent_bytes, keep_s)
 
-    def _take_unit(self, ofport: int, sample: Sample, keep_s: float) -> float:
+    def _take_flows(self, ofport: int, sample: Sample, keep_s: float) -> float:
         """Store the counters of a VM port's flows; return the bytes since the last reading."""
-        rates = _rates_of(self._units, ofport, keep_s)
-        before = rates.total
-        rates.add_reading(sample)
-        now = rates.total
-        port = self._of(ofport).total
-        if port is not None and now is not None:
-            self._uplink_share.setdefault(ofport, UplinkShare()).take_totals(port, now)
-        return max(0.0, more_bytes(before, now)) if before and now else 0.0
+        port = self.ports[ofport]
+        counted_bytes = sum(port.flows.add_reading(sample, keep_s))
+        if port.rates.total and port.flows.total:
+            port.share.take_totals(port.rates.total, port.flows.total)
+        return counted_bytes
+
+    def at(self, ofport: int) -> PortHistory:
+        """Return the history of a port. Without readings, its loads are zero, and not known."""
+        return self.ports.get(ofport, UNREAD_PORT)
 
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
         """Return the mean load of a port over a window (None: the latest); zero while unknown."""
         if window_s is None:
-            return self._of(ofport).latest(self.steady_s)
-        return _load(self._of(ofport), window_s, lag_s)
+            return self.at(ofport).rates.latest(self.steady_s)
+        return _load(self.at(ofport).rates, window_s, lag_s)
 
     def rise(self, ofports: Iterable[int], recent_s: float = 0.0) -> Load:
         """Return the total rise of the loads of these ports. Loads that fell do not count."""
-        of_ports = (self._of(ofport).rise(recent_s) for ofport in ofports)
+        of_ports = (self.at(ofport).rates.rise(recent_s) for ofport in ofports)
         rises = (rise for rise in of_ports if rise is not IDLE)
         return sum(rises, Load())
 
     def is_late(self, ofport: int) -> bool:
         """Whether the counter of a port is late (`controller.load.beats`)."""
-        return self._of(ofport).is_late
-
-    def just_updated(self, ofport: int) -> bool:
-        """Whether the counter of a port is late, and the last reading was an update."""
-        rates = self._of(ofport)
-        return rates.is_late and rates.beats.is_update(rates.clock_s)
+        return self.at(ofport).rates.is_late
 
     def counted_age_s(self, ofports: Iterable[int]) -> float:
         """Return the time, in seconds, since the start of the interval that late counters cover.
@@ -174,7 +168,7 @@ class Loads:
         This interval is the one between the last two updates of a late counter.
         """
         ages = [0.0]
-        for rates in filter(lambda rates: rates.is_late, map(self._of, ofports)):
+        for rates in (self.at(ofport).rates for ofport in filter(self.is_late, ofports)):
             updates = rates.beats.updates
             if len(updates) > 1 and not rates.beats.is_over(rates.clock_s):
                 ages.append(rates.clock_s - updates[-2].clock_s)
@@ -182,85 +176,50 @@ class Loads:
 
     def unsure(self, ofports: Iterable[int]) -> bool:
         """Whether it is unknown if the counter of a port that carries traffic is late."""
-        known = map(self._of, ofports)
+        known = (self.at(ofport).rates for ofport in ofports)
         return any(rates.has_counted for rates in known if rates.beats.late is None)
 
-    def unit(
-        self, ofport: int, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
-    ) -> Load:
+    def unit(self, ofport: int, window_s: float | None, ago_s: float = 0.0) -> Load:
         """Return the mean load of a VM port's flows, or zero while it is not known.
 
         It is the greater of two means: over the window that ended `ago_s` ago, and over the window
-        that ended `lag_s` before that. `window_s` None: the latest load.
+        that ended `UPLINK_LAG_S` before that. `window_s` None: the latest load.
         """
-        return _now_or_then(self._units.get(ofport, UNREAD), window_s, lag_s, ago_s)
+        return _now_or_then(self.at(ofport).flows, window_s, ago_s)
 
     def live_unit(self, ofport: int) -> Load:
         """Return the current load of a VM port on uplinks; zero while the load is unknown."""
-        if ofport not in self._uplink_share:
-            return IDLE
-        return self._uplink_share[ofport].share_of(self.port(ofport, None))
+        return self.at(ofport).share.share_of(self.port(ofport, None))
 
-    def own(
-        self, ofport: int, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
-    ) -> Load:
+    def own(self, ofport: int, window_s: float | None, ago_s: float = 0.0) -> Load:
         """Return the same as `unit` for a VM port, without the traffic of its address units."""
-        rates = self._own[ofport].rates if ofport in self._own else UNREAD
-        sent = _now_or_then(rates, window_s, lag_s, ago_s)
+        own = self.at(ofport).own
+        sent = _now_or_then(own.rates if own else UNREAD, window_s, ago_s)
         # The switch counts the traffic that address units receive separately.
-        return Load(sent.tx_bps, self.unit(ofport, window_s, lag_s, ago_s).rx_bps)
+        return Load(sent.tx_bps, self.unit(ofport, window_s, ago_s).rx_bps)
 
-    def crosses_whole(self, ofport: int) -> bool:
-        """Whether all traffic of a VM port crosses uplinks, as far as is known."""
-        found = self._uplink_share.get(ofport)
-        return found is None or found.is_whole
-
-    def address_unit(
-        self, name: str, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
-    ) -> Load:
+    def address_unit(self, name: str, window_s: float | None, ago_s: float = 0.0) -> Load:
         """Return the same as `unit` for an address unit, whose counter is late."""
         rates = self._address_units.get(name, UNREAD)
         if window_s is None:
             return rates.last_interval()
-        return _now_or_then(rates, window_s, lag_s, ago_s)
+        return _now_or_then(rates, window_s, ago_s)
 
     def of_buckets(
         self, names: Sequence[str], window_s: float | None, ago_s: float = 0.0
     ) -> tuple[Load, ...]:
         """Return the loads that buckets send: the means over a window that ended `ago_s` ago."""
-        if window_s is not None:
-            rates = self.bucket_rates
-            return tuple([_load(rates.get(name, UNREAD), window_s, ago_s) for name in names])
-        latest = self._latest
-        for name in set(names) - latest.keys():
-            latest[name] = self.bucket_rates.get(name, UNREAD).latest()
-        return tuple([latest[name] for name in names])
+        rates = self.bucket_rates
+        return tuple([_load(rates.get(name, UNREAD), window_s, ago_s) for name in names])
 
     def covers(self, ofports: Iterable[int], window_s: float, lag_s: float) -> bool:
         """Whether the loads of all these ports are known over a whole window."""
-        return all(self._of(ofport).covers(window_s, lag_s) for ofport in ofports)
-
-    def known_s(self, ofport: int, lag_s: float) -> float:
-        """Return the time, in seconds, over which the load of a port is known, up to `lag_s` ago."""
-        return self._of(ofport).known_s(lag_s)
-
-    def unit_known_s(self, ofport: int) -> float:
-        """Return the time, in seconds, over which a VM port's load on uplinks is known."""
-        return self._units.get(ofport, UNREAD).known_s()
-
-    def _of(self, ofport: int) -> Rates:
-        return self.port_rates.get(ofport, UNREAD)
+        return all(self.at(ofport).rates.covers(window_s, lag_s) for ofport in ofports)
 
     def remove(self, ofport: int) -> None:
         """Forget a port, because another port may get its ofport."""
-        for kept in (self.counters, self.port_rates, self._units, self._uplink_share, self._own):
-            kept.pop(ofport, None)
-        self._outwards.discard(ofport)
-
-    def forget_buckets(self) -> None:
-        """Forget the counters of buckets, because no policy uses buckets any more."""
-        self.bucket_rates.clear()
-        self._latest.clear()
+        self.counters.pop(ofport, None)
+        self.ports.pop(ofport, None)
 
     def forget_address_units(self, names: Iterable[str]) -> None:
         for name in names:
@@ -271,16 +230,8 @@ class Loads:
         return Loads(self.counters)
 
 
-def _rates_of(rates: dict[K, Rates], key: K, keep_s: float) -> Rates:
-    found = rates.get(key)
-    if found is None:
-        found = rates[key] = Rates(keep_s)
-    found.keep_s = keep_s
-    return found
-
-
-def _now_or_then(rates: Rates, window_s: float | None, lag_s: float, ago_s: float) -> Load:
-    return _load(rates, window_s, ago_s).larger(_load(rates, window_s, ago_s + lag_s))
+def _now_or_then(rates: Rates, window_s: float | None, ago_s: float) -> Load:
+    return _load(rates, window_s, ago_s).larger(_load(rates, window_s, ago_s + UPLINK_LAG_S))
 
 
 def _load(rates: Rates, window_s: float | None, lag_s: float) -> Load:

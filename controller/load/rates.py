@@ -33,25 +33,27 @@ LATEST_S = 0.05
 
 @dataclass(slots=True)
 class Rates:
-    """The recent traffic of one port, kept for `keep_s` seconds.
+    """The recent traffic that one counter has counted.
 
-    If the port is re-created or its counters are reset, measurement starts again.
+    If a port is re-created or its counters are reset, measurement starts again.
     """
 
-    keep_s: float
     _last: Sample | None = None
     # Oldest first.
     _totals: list[Total] = field(default_factory=list)
     beats: Beats = field(default_factory=Beats)
 
-    def add_reading(self, sample: Sample) -> None:
-        """Add a sample. A sample at the same time as the last one is ignored."""
+    def add_reading(self, sample: Sample, keep_s: float) -> tuple[float, float]:
+        """Add a sample; return the bytes sent and received since the last one. Keep samples for `keep_s`.
+
+        A sample at the same time as the last one is ignored.
+        """
         last, self._last = self._last, sample
         clock_s = sample.clock_s
         if last is None or clock_s < last.clock_s:
             return self._restart(sample)
         if clock_s == last.clock_s:
-            return None
+            return 0.0, 0.0
         tx_bytes = _increase(last.tx_bytes, sample.tx_bytes)
         rx_bytes = _increase(last.rx_bytes, sample.rx_bytes)
         if tx_bytes is None or rx_bytes is None:
@@ -61,16 +63,22 @@ class Rates:
         now = Total(clock_s, before[1] + tx_bytes, before[2] + rx_bytes)
         assert now.tx_bytes >= before.tx_bytes and now.rx_bytes >= before.rx_bytes, "totals grow"
         totals.append(now)
-        self.beats.see(before, now, self.keep_s)
-        oldest_s = clock_s - self.keep_s
+        self.beats.see(before, now, keep_s)
+        oldest_s = clock_s - keep_s
         while len(totals) > 2 and totals[1][0] <= oldest_s:
             del totals[0]
-        return None
+        return tx_bytes, rx_bytes
 
     @property
     def is_late(self) -> bool:
         """Whether the counter is known to be late (`controller.load.beats`)."""
         return bool(self.beats.late)
+
+    @property
+    def just_updated(self) -> bool:
+        """Whether the counter is late, and the last reading was an update."""
+        updates = self.beats.updates
+        return self.is_late and bool(updates) and updates[-1].clock_s == self.clock_s
 
     @property
     def has_counted(self) -> bool:
@@ -213,10 +221,11 @@ class Rates:
         newest = _at(self._totals, self._totals[-1].clock_s - lag_s)
         return self._totals[newest].clock_s - self._totals[0].clock_s if newest >= 0 else 0.0
 
-    def _restart(self, sample: Sample) -> None:
+    def _restart(self, sample: Sample) -> tuple[float, float]:
         self._totals.clear()
         self._totals.append(Total(sample.clock_s, 0, 0))
         self.beats = Beats()
+        return 0.0, 0.0
 
 
 def _at(totals: list[Total], clock_s: float) -> int:

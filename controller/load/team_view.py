@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
-from controller.load.loads import Loads
+from controller.load.loads import UPLINK_LAG_S, Loads
 from controller.load.peaks import Peaks
 from controller.load.reused import Reused
 from controller.teaming import address_units, buckets, splits
@@ -23,11 +23,6 @@ from policies.values import value
 
 # The capacity of every uplink while the speed of none is known.
 UNKNOWN_CAPACITY_BPS = 1e9
-# Flow counters are up to half a second behind port counters, so policies use the loads that uplinks
-# had one second ago. Otherwise the measured share of a VM port in an uplink that fills up would be
-# too small, and a VM port too big for any uplink would be moved. For the same reason, the load of a
-# VM port is the greater of two means: the current one, and the one of a second ago.
-UPLINK_LAG_S = 1.0
 # The time over which loads that only flows count are averaged. Flow counters are updated twice a
 # second, so single readings would show several times the load, or none.
 BY_FLOWS_S = 2.0
@@ -132,8 +127,8 @@ class TeamView:
         """Return the time, at most `window_s`, over which the loads of all uplinks are known."""
         if self.covers(window_s):
             return window_s
-        of = self.loads.known_s
-        return min((of(uplink.ofport, UPLINK_LAG_S) for uplink in self.config.uplinks), default=0.0)
+        uplinks = (self.loads.at(uplink.ofport).rates for uplink in self.config.uplinks)
+        return min((rates.known_s(UPLINK_LAG_S) for rates in uplinks), default=0.0)
 
     def covered(self, window_s: float) -> float | None:
         """Return `window_s` if loads are known over it, or None if only the latest are known."""
@@ -216,7 +211,7 @@ class TeamView:
             (
                 port,
                 self._at(port.name),
-                self.loads.own(port.ofport, over_s, UPLINK_LAG_S, ago_s)
+                self.loads.own(port.ofport, over_s, ago_s)
                 if port.ofport in divided
                 else self._load_of(port, over_s, ago_s),
             )
@@ -226,7 +221,7 @@ class TeamView:
             replace(
                 unit,
                 uplink=self._at(unit.name),
-                load=self.loads.address_unit(unit.name, over_s, UPLINK_LAG_S, ago_s),
+                load=self.loads.address_unit(unit.name, over_s, ago_s),
             )
             for unit in self._behind(ports)
         ]
@@ -486,7 +481,8 @@ class TeamView:
         if port.counted_by_flows and not self.on_normal:
             return self._live_of(port)
         load = self.loads.port(port.ofport, None)
-        if not self.loads.is_late(port.ofport) or not self.loads.crosses_whole(port.ofport):
+        counted = self.loads.at(port.ofport)
+        if not counted.rates.is_late or not counted.share.is_whole:
             return load
         carried = sum((uplink.load for uplink in self.uplinks()), IDLE)
         return Load(min(load.tx_bps, carried.tx_bps), min(load.rx_bps, carried.rx_bps))
@@ -497,12 +493,12 @@ class TeamView:
             return self.loads.port(port.ofport, window_s)
         if window_s is None and PRESETS[port.policy].at_once:
             return self._live_of(port)
-        return self.loads.unit(port.ofport, window_s, UPLINK_LAG_S, ago_s)
+        return self.loads.unit(port.ofport, window_s, ago_s)
 
     def _live_of(self, port: VmPortConfig) -> Load:
         """Return the current load of a VM port on uplinks."""
         if port.counted_by_flows:
-            return self.loads.unit(port.ofport, BY_FLOWS_S, UPLINK_LAG_S)
+            return self.loads.unit(port.ofport, BY_FLOWS_S)
         return self.loads.live_unit(port.ofport)
 
     def capacity_bps(self, uplink: UplinkConfig) -> float:

@@ -275,7 +275,7 @@ class Host:
             polls = (at_s - polled_s) / interval_s
             if abs(polls - round(polls)) > ON_TIME_RATIO:
                 return False
-        rates = (bridge.loads.port_rates.get(o) for o, bps in now.items() if any(bps))
+        rates = (bridge.loads.at(ofport).rates for ofport, bps in now.items() if any(bps))
         if not all(map(skipping.is_live, rates)):
             return False
         if not self._passes_by:

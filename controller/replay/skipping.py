@@ -11,11 +11,11 @@ from itertools import pairwise
 from controller.bridge.bridge import Bridge
 from controller.load.beats import LONGEST_BEAT_S
 from controller.load.filling import FULL_RATIO
-from controller.load.loads import Loads
+from controller.load.loads import UPLINK_LAG_S, Loads
 from controller.load.peaks import PEAK_S
 from controller.load.polling import BUCKETS_INTERVAL_S, ON_TIME_S, ROUNDING_S, UNITS_INTERVAL_S
 from controller.load.rates import LATEST_S, Rates
-from controller.load.team_view import UPLINK_LAG_S, TeamView
+from controller.load.team_view import TeamView
 from controller.teaming import buckets
 from policies import gain
 from policies.model import IDLE, Load, Snapshot
@@ -79,9 +79,9 @@ def _repeats(rates: Rates) -> bool:
     return rates.clock_s - counted_s > LONGEST_BEAT_S
 
 
-def is_live(rates: Rates | None) -> bool:
+def is_live(rates: Rates) -> bool:
     """Whether a counter is known to be updated without delay, and has no recorded late updates."""
-    return rates is not None and rates.beats.late is False and not rates.beats.updates
+    return rates.beats.late is False and not rates.beats.updates
 
 
 def hold(bridge: Bridge, until_s: float) -> None:
@@ -108,7 +108,9 @@ def quiet_until_s(
         if not readings.show_ports(steady_s) or bridge.polling.due_s < bridge.polling.poll_due_s:
             return now_s
         change_s = scheduler.same_until_s
-        if change_s <= now_s or not all(map(_repeats, bridge.loads.port_rates.values())):
+        if change_s <= now_s or not all(
+            _repeats(port.rates) for port in bridge.loads.ports.values()
+        ):
             return now_s
         if bridge.placing.hashed and not (
             readings.show_buckets(steady_s) and readings.buckets_repeat(bridge.loads)

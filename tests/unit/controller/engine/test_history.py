@@ -15,7 +15,7 @@ from controller.api.history import Names
 from controller.config.rows import BridgeRow
 from controller.decisions.decision_log import OUTCOME_S
 from controller.host.journal import Journal, answer
-from controller.load.team_view import UPLINK_LAG_S
+from controller.load.loads import UPLINK_LAG_S
 from controller.text.wording import Refused
 from policies.model import Reason
 from tests.said import pattern, says

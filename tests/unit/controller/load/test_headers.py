@@ -35,7 +35,7 @@ def carried(sizes: list[int], offloaded: float) -> Loads:
         packets = second * len(sizes)
         loads.take_port(PortCounters(VM_PORT, second, sent, sent, 0, 0), False, KEEP_S)
         flows = Sample(second, counted, counted, packets, packets)
-        loads.take_units(with_headers(read(flows)), {}, KEEP_S)
+        loads.take_units(with_headers(read(flows)), {}, (), KEEP_S)
     return loads
 
 
@@ -46,7 +46,7 @@ def test_loads_are_exact_if_tc_forwards_everything(sizes: list[int]) -> None:
     assert port.tx_bps == pytest.approx(8 * sum(sizes))
     assert loads.unit(VM_PORT, 5.0) == port
     assert loads.live_unit(VM_PORT).tx_bps == pytest.approx(port.tx_bps)
-    assert loads.crosses_whole(VM_PORT)
+    assert loads.at(VM_PORT).share.is_whole
 
 
 @given(st.lists(SIZES, min_size=1, max_size=20), st.floats(0.0, 1.0))
@@ -98,6 +98,6 @@ def test_loads_begin_anew_when_offload_is_asked_for() -> None:
     here = small_frames(offload=False)
     here.write(replace(here.rows["br0"], hw_offload=True))
     loads = here.engine.fleet.bridges["br0"].loads
-    assert loads.unit_known_s(10) == 0.0
+    assert loads.at(10).flows.known_s() == 0.0
     here.run_for(20)
     assert loads.unit(10, 10.0).tx_bps == pytest.approx(50e6, rel=1e-4)

@@ -18,11 +18,11 @@ def bucket_read(clock_s: float, tx_bytes: float) -> UnitCountersRead:
 def test_a_bucket_that_counts_again_after_all_were_forgotten_has_no_load_of_before() -> None:
     loads = Loads()
     for clock_s, tx_bytes in ((0.0, 0.0), (1.0, 1e6)):
-        loads.take_units(bucket_read(clock_s, tx_bytes), {}, KEEP_S)
+        loads.take_units(bucket_read(clock_s, tx_bytes), {}, (), KEEP_S)
     assert loads.of_buckets([BUCKET], None)[0] == Load(8e6)
-    loads.forget_buckets()
+    loads.bucket_rates.clear()
     assert loads.of_buckets([BUCKET], None)[0] == IDLE
-    loads.take_units(bucket_read(100.0, 5e6), {}, KEEP_S)
+    loads.take_units(bucket_read(100.0, 5e6), {}, (), KEEP_S)
     assert loads.of_buckets([BUCKET], None)[0] == IDLE, "one reading is no rate"
-    loads.take_units(bucket_read(101.0, 6e6), {}, KEEP_S)
+    loads.take_units(bucket_read(101.0, 6e6), {}, (), KEEP_S)
     assert loads.of_buckets([BUCKET], None)[0] == Load(8e6)

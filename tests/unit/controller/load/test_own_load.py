@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from controller.load.beats import Total
 from controller.load.loads import OwnLoad
-from controller.load.rates import Rates
 from policies.model import IDLE
 
 KEEP_S = 60.0
@@ -19,9 +18,11 @@ MBIT_BYTES = 125_000
 
 def taken(readings: Sequence[tuple[float, float]], every_s: float = 1.0) -> OwnLoad:
     """Readings of (all that the port has sent, all that its addresses have sent), in bytes."""
-    own, before = OwnLoad(Rates(KEEP_S)), 0.0
+    own, before = OwnLoad(), 0.0
     for number, (flows_bytes, apart_bytes) in enumerate(readings):
-        own.take_flows(Total(100.0 + number * every_s, flows_bytes, 0.0), apart_bytes - before)
+        own.take_flows(
+            Total(100.0 + number * every_s, flows_bytes, 0.0), apart_bytes - before, KEEP_S
+        )
         before = apart_bytes
     return own
 

@@ -10,11 +10,13 @@ from controller.api.events import UNSUPPORTED, Sample
 from controller.load.rates import Rates
 from policies.model import Load
 
+KEEP_S = 40.0
 
-def rates(*samples: tuple[float, int | None, int | None], keep_s: float = 40) -> Rates:
-    kept = Rates(keep_s)
+
+def rates(*samples: tuple[float, int | None, int | None], keep_s: float = KEEP_S) -> Rates:
+    kept = Rates()
     for clock_s, tx_bytes, rx_bytes in samples:
-        kept.add_reading(Sample(clock_s, tx_bytes, rx_bytes))
+        kept.add_reading(Sample(clock_s, tx_bytes, rx_bytes), keep_s)
     return kept
 
 
@@ -47,11 +49,11 @@ def test_a_steady_load_whose_readings_differ_has_not_risen() -> None:
     rises_bps = []
     for number, kilobytes in enumerate((900, 980, 910, 975, 900, 985), 1):
         sent_bytes += kilobytes * 1000
-        kept.add_reading(Sample(number / 10, sent_bytes, 0))
+        kept.add_reading(Sample(number / 10, sent_bytes, 0), KEEP_S)
         rises_bps.append(kept.rise(recent_s=0.3).tx_bps)
     assert max(rises_bps[2:]) < 1e6
     assert kept.rise().tx_bps > 5e6, "above the reading before alone"
-    kept.add_reading(Sample(0.7, sent_bytes + 1_100_000, 0))
+    kept.add_reading(Sample(0.7, sent_bytes + 1_100_000, 0), KEEP_S)
     assert kept.rise(recent_s=0.3).tx_bps > 8e6, "a rise is seen at once"
 
 
@@ -59,7 +61,7 @@ def test_a_counter_reset_starts_anew_instead_of_showing_a_negative_rate() -> Non
     reset = rates(*steady(0, 40), (41, 300, 0))
     assert reset.latest() == Load()
     assert reset.mean(30) is None
-    reset.add_reading(Sample(42, 1300, 0))
+    reset.add_reading(Sample(42, 1300, 0), KEEP_S)
     assert reset.latest().tx_bps == 8000
 
 
@@ -80,7 +82,7 @@ def test_a_counter_goes_on_counting_after_it_has_wrapped(bits: int) -> None:
 def test_a_counter_may_wrap_again_and_again() -> None:
     kept = rates(keep_s=10)
     for t in range(40):
-        kept.add_reading(Sample(t, t * 2**28 % 2**32, 0))
+        kept.add_reading(Sample(t, t * 2**28 % 2**32, 0), KEEP_S)
         if t:
             assert kept.latest().tx_bps == 8 * 2**28
 
@@ -88,7 +90,7 @@ def test_a_counter_may_wrap_again_and_again() -> None:
 def test_a_counter_that_begins_to_be_counted_was_not_at_zero_before() -> None:
     begins = rates((1, UNSUPPORTED, 0), (2, 10**12, 0))
     assert begins.latest().tx_bps == 0
-    begins.add_reading(Sample(3, 10**12 + 1000, 0))
+    begins.add_reading(Sample(3, 10**12 + 1000, 0), KEEP_S)
     assert begins.latest().tx_bps == 8000
 
 
@@ -135,7 +137,7 @@ def test_no_sequence_of_counters_gives_a_negative_rate(
 ) -> None:
     kept = rates()
     for clock_s, tx_bytes, rx_bytes in samples:
-        kept.add_reading(Sample(clock_s, tx_bytes, rx_bytes))
+        kept.add_reading(Sample(clock_s, tx_bytes, rx_bytes), KEEP_S)
         mean = kept.mean(30)
         for load in (kept.latest(), mean or Load()):
             assert load.tx_bps >= 0 and load.rx_bps >= 0

@@ -94,14 +94,14 @@ def test_buckets_repeat_until_one_is_read_that_may_not() -> None:
 
     def read(clock_s: float, tx_bytes: float) -> bool:
         sample = Sample(clock_s, tx_bytes, 0)
-        loads.take_units(UnitCountersRead("br0", (), (((0, 3), sample),)), {}, 30.0)
+        loads.take_units(UnitCountersRead("br0", (), (((0, 3), sample),)), {}, (), 30.0)
         readings.note(True, clock_s)
         return readings.buckets_repeat(loads)
 
     repeats = [read(tenths / 10, 0.0) for tenths in range(15)]
     assert repeats == [False] * 13 + [True] * 2, "then no update is spread over more"
     assert not read(2.0, 1e6), "it may have been counted late"
-    loads.forget_buckets()
+    loads.bucket_rates.clear()
     readings.note(True, 2.1)
     assert readings.buckets_repeat(loads)
 
