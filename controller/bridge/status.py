@@ -73,7 +73,7 @@ def _optimality_ratio(bridge: Bridge) -> float:
     """Return the optimality ratio of means over `LATELY_S`, because flow counters are late."""
     team_view = bridge.placing.team_view
     window_s = team_view.covered(LATELY_S)
-    units = [replace(unit, load=load) for unit, load in team_view.carried(window_s)]
+    units = [replace(unit, load=unit.own_load) for unit in team_view.loaded(window_s)]
     return optimum.optimality_ratio(team_view.uplinks(window_s), units)
 
 

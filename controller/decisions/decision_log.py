@@ -280,9 +280,9 @@ def _as_carried(team_view: TeamView, moves: Sequence[Move], happened: Happened) 
     """Return the latest loads; for planned moves (observe mode), the loads before these moves."""
     window_s = team_view.covered(MOMENT_S)
     carrying = team_view.carrying(window_s)
-    loads = {unit.name: load for unit, load in team_view.carried(window_s)}
-    if resplit := {move.unit for move in moves if move.is_resplit}:
-        loads |= {u.name: u.load for u in team_view.loaded(window_s) if u.name in resplit}
+    resplit = {move.unit for move in moves if move.is_resplit}
+    units = team_view.loaded(window_s)
+    loads = {u.name: u.load if u.name in resplit else u.own_load for u in units}
     if happened is Happened.PLANNED:
         carrying = outcome.after(carrying, moves, loads, back=True)
     return Evidence(carrying, loads, how(window_s))

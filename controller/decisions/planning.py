@@ -171,7 +171,7 @@ def propose(
     basis_s = _leading_s(opinions)
     made = [move for opinion in opinions for move in opinion.moves]
     before = team_view.carrying(basis_s)
-    units = {unit.name: replace(unit, load=load) for unit, load in team_view.carried(basis_s)}
+    units = {u.name: replace(u, load=u.own_load) for u in team_view.loaded(basis_s)}
     return Proposal(
         config=team_view.config,
         made_s=now_s,
@@ -262,7 +262,7 @@ def _leading_s(opinions: Iterable[Opinion]) -> float | None:
 
 def _loads_in(snapshot: Snapshot, team_view: TeamView, window_s: float) -> Mapping[str, Load]:
     """Return the load of each unit; for units that the policy may move, the load in `snapshot`."""
-    carried = {unit.name: load for unit, load in team_view.carried(window_s)}
+    carried = {unit.name: unit.own_load for unit in team_view.loaded(window_s)}
     return carried | {unit.name: unit.load for unit in snapshot.units}
 
 
@@ -374,7 +374,7 @@ def _loads_changed(
         return "loads: no longer known"
     basis_s = max(of.covered_s for of in moving)
     before = team_view.carrying(basis_s)
-    loads = {unit.name: load for unit, load in team_view.carried(basis_s)}
+    loads = {unit.name: unit.own_load for unit in team_view.loaded(basis_s)}
     carrying = after(before, proposal.moves, loads)
     expected = {uplink.name: uplink.utilization_ratio for uplink in proposal.expected}
     limit_ratio = proposal.config.threshold_ratio

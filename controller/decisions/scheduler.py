@@ -190,7 +190,9 @@ class Scheduler:
         unexplained = team_view.unexplained()
         if not self._paused(policy, team_view, now_s):
             self.filling.note_unexplained(unexplained, now_s)
-        snapshot = team_view.offered(policy, self.filling.least_unexplained(unexplained))
+        snapshot = team_view.offered(
+            policy, unexplained=self.filling.least_unexplained(unexplained)
+        )
         if snapshot is None or self._counts_lag(policy, team_view, now_s):
             return None
         late = team_view.late_ports
@@ -271,7 +273,7 @@ class Scheduler:
         """
         relieve = PRESETS[policy].relieve
         unexplained = self.filling.least_unexplained(team_view.unexplained())
-        if peaks := team_view.offered(policy, unexplained, self.peaks):
+        if peaks := team_view.offered(policy, self.peaks, unexplained):
             plan = gain.worthwhile(
                 gain.worthwhile(self._plans.plan_of(relieve, peaks), peaks), snapshot
             )
@@ -291,7 +293,7 @@ class Scheduler:
         If loads do not change, two readings are enough: the first reading after a change mixes
         loads from before and after the change.
         """
-        latest, peaks = team_view.live(policy), team_view.live(policy, self.peaks)
+        latest, peaks = team_view.offered(policy), team_view.offered(policy, self.peaks)
         if not self.late_known or latest is None or peaks is None:
             return None
         plan, judged, at = Plan(), peaks, AT_PEAKS
@@ -409,10 +411,10 @@ class Scheduler:
         """Update peaks and load phases. `again`: loads are the same as in the last decision."""
         forgets_s = min(self.peaks.falls_s, self.load_phases.next_change_s)
         if not again or now_s >= forgets_s:
-            carried, until_s = team_view.carried(), self.remembered_s
+            units, until_s = team_view.loaded(), self.remembered_s
             least_bps = min(map(team_view.capacity_bps, team_view.config.uplinks), default=0.0)
-            self.peaks.note_peaks(carried, until_s, now_s)
-            self.load_phases.take_carried(carried, least_bps, until_s, now_s)
+            self.peaks.note_peaks(units, until_s, now_s)
+            self.load_phases.take_carried(units, least_bps, until_s, now_s)
         self.remembered_s = now_s
 
     # ---- the counters of buckets -------------------------------------------------------

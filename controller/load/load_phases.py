@@ -57,18 +57,15 @@ class LoadPhases:
     begins_s: float = math.inf
 
     def take_carried(
-        self,
-        carried: Iterable[tuple[Unit, Load]],
-        capacity_bps: float,
-        until_s: float,
-        now_s: float,
+        self, units: Iterable[Unit], capacity_bps: float, until_s: float, now_s: float
     ) -> None:
         """Store the current loads of units. The last loads were carried until `until_s`.
 
         `capacity_bps`: the capacity of the smallest uplink.
         """
         taken = self._taken
-        loads = {unit.name: load for unit, load in carried if load.tx_bps or load.rx_bps}
+        carried = ((unit.name, unit.own_load) for unit in units)
+        loads = {name: load for name, load in carried if load.tx_bps or load.rx_bps}
         last = taken[-1] if taken else None
         self.begins_s = math.inf
         if len(loads) > MOST_UNITS:

@@ -25,16 +25,14 @@ class Peaks:
     _of: dict[str, _Peak] = field(default_factory=dict)
     falls_s: float = math.inf
 
-    def note_peaks(
-        self, carried: Iterable[tuple[Unit, Load]], until_s: float, now_s: float
-    ) -> None:
+    def note_peaks(self, units: Iterable[Unit], until_s: float, now_s: float) -> None:
         """Update the peaks with the current loads of units. Other units are forgotten.
 
         `until_s`: the time until which the last loads were carried.
         """
         before, self._of = self._of, {}
-        for unit, load in carried:
-            known = before.get(unit.name)
+        for unit in units:
+            known, load = before.get(unit.name), unit.own_load
             if known is None:
                 if not (load.tx_bps or load.rx_bps):
                     continue

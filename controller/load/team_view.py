@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
@@ -174,12 +174,7 @@ class TeamView:
     def units(self) -> tuple[Unit, ...]:
         """Return all units without loads: VM ports, address units and buckets."""
         ports = self._vm_ports((port, port.binding, IDLE) for port in self.config.vm_ports)
-        return (*ports, *self._behind(ports), *self._idle_buckets())
-
-    def _idle_buckets(self) -> tuple[Unit, ...]:
-        there = buckets.there(self.config, self.split, self.config.uplinks)
-        parts = there, dict(self.found), self.kept_off
-        return self.reused.reuse("idle buckets")("", _idle_buckets, parts) if there else ()
+        return (*ports, *self._behind(ports), *self._buckets("idle", self.found.get, None))
 
     def _vm_ports(self, loads: Iterable[tuple[VmPortConfig, str | None, Load]]) -> list[Unit]:
         """Make the units of VM ports, each with its uplink and its load."""
@@ -227,20 +222,25 @@ class TeamView:
         ]
         if behind and window_s is None:
             behind = self._within_ports(behind)
-        units = self._evenly([*ports, *behind, *self._in_buckets(window_s)])
+        in_buckets = self._buckets(str(window_s), self._at, (over_s, ago_s))
+        units = self._evenly([*ports, *behind, *in_buckets])
         return tuple(self._as_carried(units) if window_s is None else units)
 
-    def _in_buckets(self, window_s: float | None) -> tuple[Unit, ...]:
-        """Return the units of buckets; the previous units if their loads have not changed."""
+    def _buckets(
+        self,
+        use: str,
+        uplink_of: Callable[[str], str | None],
+        times: tuple[float | None, float] | None,
+    ) -> tuple[Unit, ...]:
+        """Return the units of buckets; for the same `use`, the previous units if nothing changed.
+
+        `times`: as in `times`; None: the units have no loads.
+        """
         there = buckets.there(self.config, self.split, self.config.uplinks)
-        if not there:
-            return ()
-        over_s, ago_s = self.times(window_s)
         names = [bucket.name for bucket in there]
-        loads = self.loads.of_buckets(names, over_s, ago_s)
-        bound = tuple(map(self.bound.get, names))
-        parts = loads, bound, there, self.kept_off
-        return self.reused.reuse("buckets")(str(window_s), _buckets, parts)
+        loads = self.loads.of_buckets(names, *times) if times else (IDLE,) * len(there)
+        parts = loads, tuple(map(uplink_of, names)), there, self.kept_off
+        return self.reused.reuse("buckets")(use, _buckets, parts) if there else ()
 
     def _within_ports(self, behind: Sequence[Unit]) -> list[Unit]:
         """Scale the current loads of address units to the load of their VM port.
@@ -255,9 +255,7 @@ class TeamView:
         for port in self.config.vm_ports:
             if port.name not in sums or port.counted_by_flows:
                 continue
-            seems, carried = sums[port.name], self.loads.port(port.ofport, None)
-            tx = _at_most(carried.tx_bps, seems.tx_bps)
-            parts[port.name] = tx, _at_most(carried.rx_bps, seems.rx_bps)
+            parts[port.name] = _parts(self.loads.port(port.ofport, None), sums[port.name])
         return [
             _scaled(unit, *parts[unit.behind]) if unit.behind in parts else unit for unit in behind
         ]
@@ -269,13 +267,6 @@ class TeamView:
             return uplinks
         loads = _by_uplink(self.loaded(window_s))
         return tuple(replace(uplink, load=loads.get(uplink.name, IDLE)) for uplink in uplinks)
-
-    def carried(self, window_s: float | None = None) -> list[tuple[Unit, Load]]:
-        """Return the units, each with the load that moves with it.
-
-        Traffic that a VM port sends through buckets does not move with the port.
-        """
-        return [(unit, unit.own_load) for unit in self.loaded(window_s)]
 
     def shows_same(self, other: TeamView) -> bool:
         """Whether `other` has the same team with the same current loads."""
@@ -296,7 +287,7 @@ class TeamView:
         """Return the team with mean loads, or with peaks for a policy that acts immediately."""
         if not PRESETS[policy].at_once:
             return self.snapshot(policy, window_s)
-        return self.live(policy, self.peaks)
+        return self.offered(policy, self.peaks)
 
     def is_calm(self, policy: str) -> bool:
         """Whether the loads of uplinks alone show that a policy moves nothing."""
@@ -315,23 +306,19 @@ class TeamView:
         units = tuple(map(_apart, self.loaded(window_s)))
         return self._snapshot(policy, self.carrying(window_s), units)
 
-    def live(self, policy: str, peaks: Peaks = NO_PEAKS) -> Snapshot | None:
-        """Return the result of `offered`, with the current traffic that belongs to no unit."""
-        return self.offered(policy, self.unexplained(), peaks)
-
     def offered(
-        self, policy: str, unexplained: Mapping[str, Load], peaks: Peaks = NO_PEAKS
+        self, policy: str, peaks: Peaks = NO_PEAKS, unexplained: Mapping[str, Load] | None = None
     ) -> Snapshot | None:
         """Return the team with the offered load, which may exceed the capacity of uplinks.
 
         Each unit has its peak, or its current load if no peak is known. The load of an uplink is
-        the sum of its units' loads and its other traffic (`unexplained`, by uplink name). So a move
-        changes these loads immediately, even while queues drain and switches adapt. None: loads
-        have been known for less than `KNOWN_S`.
+        the sum of its units' loads and its other traffic: `unexplained`, by uplink name (None: the
+        current one). So a move changes these loads immediately, even while queues drain and
+        switches adapt. None: loads have been known for less than `KNOWN_S`.
         """
         if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
             return None
-        sums: dict[str | None, list[float]] = {name: [0.0, 0.0] for name in unexplained}
+        more = self.unexplained() if unexplained is None else unexplained
         units = list(self.loaded())
         judged = self.reused.reuse("present" if peaks is NO_PEAKS else "peaks")
         known, cooling = peaks.units, self.in_cooldown
@@ -347,16 +334,11 @@ class TeamView:
             ):
                 load = most
             excluded = unit.excluded or unit.name in cooling
-            if load is not IDLE and unit.uplink in sums:
-                sent_and_received = sums[unit.uplink]
-                sent_and_received[0] += load.tx_bps
-                sent_and_received[1] += load.rx_bps
             if load is not unit.load or excluded:
-                spread_bps = unit.load.tx_bps if unit.spread else 0.0
-                units[number] = judged(unit.name, _judged, (load, spread_bps, excluded, unit))
-        uplinks = tuple(
-            u.carrying(unexplained[u.name] + Load(*sums[u.name])) for u in self.uplinks()
-        )
+                parts = unit, load, unit.load.tx_bps if unit.spread else 0.0, excluded
+                units[number] = judged(unit.name, Unit.as_judged, parts)
+        sums = _by_uplink(units)
+        uplinks = tuple(u.carrying(more[u.name] + sums.get(u.name, IDLE)) for u in self.uplinks())
         return self._snapshot(policy, uplinks, tuple(units))
 
     def unexplained(self) -> dict[str, Load]:
@@ -390,7 +372,10 @@ class TeamView:
         sums = _by_uplink(units)
         if late := self.late_units(units):
             units = self._late_as_carried(units, late, sums)
-        parts = {u.name: _parts(u, sums.get(u.name, IDLE)) for u in self.uplinks()}
+        parts = {
+            u.name: _parts(u.load, sums.get(u.name, IDLE), FULL_RATIO * u.capacity_bps)
+            for u in self.uplinks()
+        }
         parts = {name: part for name, part in parts.items() if min(part) < 1.0}
         if not parts:
             return units
@@ -557,25 +542,14 @@ def _vm_port(
     )
 
 
-def _idle_buckets(
-    there: Sequence[Bucket], found: Mapping[str, str], kept_off: KeptOff
-) -> tuple[Unit, ...]:
-    """Make the units of buckets without loads. `found`: as in `TeamView`."""
-    units = (buckets.unit(bucket, found.get(bucket.name), IDLE) for bucket in there)
-    return tuple(_without_lossy(unit, kept_off) for unit in units)
-
-
 def _buckets(
     loads: Sequence[Load],
-    bound: Sequence[Bound | None],
+    uplinks: Sequence[str | None],
     there: Sequence[Bucket],
     kept_off: KeptOff,
 ) -> tuple[Unit, ...]:
-    """Make the units of buckets, each with its load and its binding."""
-    units = (
-        buckets.unit(bucket, at.uplink if at else None, load)
-        for bucket, load, at in zip(there, loads, bound, strict=True)
-    )
+    """Make the units of buckets, each with its uplink and its load."""
+    units = map(buckets.unit, there, uplinks, loads)
     return tuple(_without_lossy(unit, kept_off) for unit in units)
 
 
@@ -591,23 +565,14 @@ def _is_live(unit: Unit) -> bool:
     return not unit.is_bucket and PRESETS[unit.policy].at_once
 
 
-def _judged(load: Load, spread_bps: float, excluded: bool, unit: Unit) -> Unit:
-    return unit.as_judged(load, spread_bps, excluded)
+def _parts(carried: Load, seems: Load, full_bps: float = math.inf) -> tuple[float, float]:
+    """Return the (tx, rx) factors that scale an apparent load down to the carried load; at most 1.
 
-
-def _parts(uplink: Uplink, summed: Load) -> tuple[float, float]:
-    """Return the (tx, rx) shares of `summed`, its units' apparent load, that an uplink carries."""
-    load, full_bps = uplink.load, FULL_RATIO * uplink.capacity_bps
-    tx = _at_most(load.tx_bps, summed.tx_bps, full_bps)
-    return tx, _at_most(load.rx_bps, summed.rx_bps, full_bps)
-
-
-def _at_most(carried_bps: float, seems_bps: float, full_bps: float = math.inf) -> float:
-    """Return the factor that scales an apparent load down to the carried load; at most 1.
-
-    It is 1 if an uplink carries `full_bps` or more.
+    They are 1 if an uplink carries `full_bps` or more.
     """
-    return carried_bps / seems_bps if carried_bps < min(seems_bps, full_bps) else 1.0
+    tx_limit_bps, rx_limit_bps = min(seems.tx_bps, full_bps), min(seems.rx_bps, full_bps)
+    tx = carried.tx_bps / seems.tx_bps if carried.tx_bps < tx_limit_bps else 1.0
+    return tx, carried.rx_bps / seems.rx_bps if carried.rx_bps < rx_limit_bps else 1.0
 
 
 def _factor(carried_bps: float, others_bps: float, seems_bps: float, full_bps: float) -> float:

@@ -18,8 +18,8 @@ CAPACITY_BPS = 100e6
 HOT_BPS, COLD_BPS = 30e6, 5e6
 
 
-def units(**sent_bps: float) -> list[tuple[Unit, Load]]:
-    return [(Unit(name, 1), Load(tx_bps=bps)) for name, bps in sent_bps.items()]
+def units(**sent_bps: float) -> list[Unit]:
+    return [Unit(name, 1, load=Load(tx_bps=bps)) for name, bps in sent_bps.items()]
 
 
 def test_what_is_alike_is_one_phase_until_it_is_too_long_ago() -> None:

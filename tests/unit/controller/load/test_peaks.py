@@ -8,17 +8,18 @@ from hypothesis import strategies as st
 from controller.load.peaks import PEAK_S, Peaks
 from policies.model import IDLE, Load, Unit
 
-UNITS = Unit("web", 1), Unit("db", 2)
+UNITS = "web", "db"
 RATES = st.tuples(*[st.integers(0, 3)] * 4)
 
 
 def take(peaks: Peaks, rates: tuple[int, ...], until_eighths: int, eighths: int) -> None:
     loads = Load(rates[0], rates[1]), Load(rates[2], rates[3])
-    peaks.note_peaks(zip(UNITS, loads, strict=True), until_eighths / 8, eighths / 8)
+    units = (Unit(name, 1, load=load) for name, load in zip(UNITS, loads, strict=True))
+    peaks.note_peaks(units, until_eighths / 8, eighths / 8)
 
 
 def peaks_of(peaks: Peaks) -> list[Load]:
-    return [peaks.peak_of(unit.name) or IDLE for unit in UNITS]
+    return [peaks.peak_of(name) or IDLE for name in UNITS]
 
 
 @given(
