@@ -30,11 +30,11 @@ def desired_team(bridge: Bridge, of: Bindings) -> Team | None:
     if not config.forwards or (not bridge.serves and (not bridge.installed_anything or given_back)):
         return None
     uplinks, units, split = _links(bridge), placing.units_on_switch, placing.split_on_switch
-    reused = placing.reused.reuse("order")
 
     def order(unit: Unit) -> tuple[Uplink, ...]:
         """Return the uplinks that a unit may use, the current one first."""
-        return reused(unit.name, ordered, (of.whereabouts(unit), unit, uplinks))
+        parts = of.whereabouts(unit), unit, uplinks
+        return placing.reused.reuse("order", unit.name, ordered, parts)
 
     orders = {unit.name: order(unit) for unit in units if not unit.is_bucket}
     address_units = bridge.address_units.by_name.values()
@@ -70,7 +70,7 @@ def _links(bridge: Bridge) -> tuple[Uplink, ...]:
     """Return the uplinks without loads: the same object until a link, role or speed changes."""
     placing = bridge.placing
     idle = tuple(uplink.carrying(IDLE, reserved_bps=0.0) for uplink in placing.uplinks())
-    return placing.reused.reuse("links")("", tuple, (idle,))
+    return placing.reused.reuse("links", "", tuple, (idle,))
 
 
 def _vm_port(port: VmPortConfig, order: Iterable[Uplink], split: frozenset[str]) -> VmPort:

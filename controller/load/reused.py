@@ -17,28 +17,19 @@ T = TypeVar("T")
 class Reused:
     """The latest value for each use and each unit."""
 
-    _made: dict[str, dict[str, tuple[tuple[Any, ...], Any]]] = field(default_factory=dict)
+    _made: dict[tuple[str, str], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
 
-    def reuse(self, use: str) -> Callable[[str, Callable[..., T], tuple[Any, ...]], T]:
-        """Return a function that makes a unit's value, or returns the last one if parts are equal.
+    def reuse(self, use: str, unit: str, make: Callable[..., T], parts: tuple[Any, ...]) -> T:
+        """Return the value of a unit: `make(*parts)`, or the last one if `parts` are equal.
 
         `make(*parts)` must depend only on `parts`. The parts that change most often come first.
         """
-        made = self._made.setdefault(use, {})
-
-        def value(name: str, make: Callable[..., T], parts: tuple[Any, ...]) -> T:
-            last = made.get(name)
-            if last is not None and last[0] == parts:
-                found: T = last[1]
-                return found
-            new = make(*parts)
-            made[name] = parts, new
-            return new
-
-        return value
+        last = self._made.get((use, unit))
+        if last is None or last[0] != parts:
+            last = self._made[use, unit] = parts, make(*parts)
+        made: T = last[1]
+        return made
 
     def keep_units(self, names: Collection[str]) -> None:
         """Forget all units except `names`."""
-        for use, made in self._made.items():
-            if len(made) > len(names) or not made.keys() <= set(names):
-                self._made[use] = {name: made[name] for name in made if name in names}
+        self._made = {key: made for key, made in self._made.items() if key[1] in names}

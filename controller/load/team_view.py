@@ -178,14 +178,13 @@ class TeamView:
 
     def _vm_ports(self, loads: Iterable[tuple[VmPortConfig, str | None, Load]]) -> list[Unit]:
         """Make the units of VM ports, each with its uplink and its load."""
-        reused, on_a_lag = self.reused.reuse("VM port"), self.config.on_a_lag
-        kept_off: Mapping[str, frozenset[str]] = self.kept_off.by_unit
+        on_a_lag, kept_off = self.config.on_a_lag, self.kept_off.by_unit
         found = []
         for port, uplink, load in loads:
             name = port.name
             is_split, due = name in self.split, name in self.merge_due
             parts = load, uplink, port, is_split, due, on_a_lag, kept_off.get(name, NONE)
-            found.append(reused(name, _vm_port, parts))
+            found.append(self.reused.reuse("VM port", name, _vm_port, parts))
         return found
 
     def _behind(self, ports: Iterable[Unit]) -> Iterable[Unit]:
@@ -240,7 +239,7 @@ class TeamView:
         names = [bucket.name for bucket in there]
         loads = self.loads.of_buckets(names, *times) if times else (IDLE,) * len(there)
         parts = loads, tuple(map(uplink_of, names)), there, self.kept_off
-        return self.reused.reuse("buckets")(use, _buckets, parts) if there else ()
+        return self.reused.reuse("buckets", use, _buckets, parts) if there else ()
 
     def _within_ports(self, behind: Sequence[Unit]) -> list[Unit]:
         """Scale the current loads of address units to the load of their VM port.
@@ -320,8 +319,8 @@ class TeamView:
             return None
         more = self.unexplained() if unexplained is None else unexplained
         units = list(self.loaded())
-        judged = self.reused.reuse("present" if peaks is NO_PEAKS else "peaks")
         known, cooling = peaks.units, self.in_cooldown
+        use = "present" if peaks is NO_PEAKS else "peaks"
         for number, unit in enumerate(units):
             if unit.load is IDLE and unit.name not in known and unit.name not in cooling:
                 # Most buckets are idle.
@@ -336,7 +335,7 @@ class TeamView:
             excluded = unit.excluded or unit.name in cooling
             if load is not unit.load or excluded:
                 parts = unit, load, unit.load.tx_bps if unit.spread else 0.0, excluded
-                units[number] = judged(unit.name, Unit.as_judged, parts)
+                units[number] = self.reused.reuse(use, unit.name, Unit.as_judged, parts)
         sums = _by_uplink(units)
         uplinks = tuple(u.carrying(more[u.name] + sums.get(u.name, IDLE)) for u in self.uplinks())
         return self._snapshot(policy, uplinks, tuple(units))
@@ -379,11 +378,8 @@ class TeamView:
         parts = {name: part for name, part in parts.items() if min(part) < 1.0}
         if not parts:
             return units
-        scaled = self.reused.reuse("scaled")
         return [
-            scaled(unit.name, _scaled, (unit, *parts[unit.uplink]))
-            if unit.uplink in parts and _is_live(unit)
-            else unit
+            _scaled(unit, *parts[unit.uplink]) if unit.uplink in parts and _is_live(unit) else unit
             for unit in units
         ]
 

@@ -33,6 +33,6 @@ def without_shortcuts() -> Iterator[None]:
         patch.setattr(TeamView, "shows_same", lambda _self, _other: False)
         patch.setattr(gain, "may_help_now", lambda *_judged: True)
         patch.setattr(RememberedPlans, "plan_of", _plan)
-        patch.setattr(Reused, "reuse", lambda _self, _use: lambda _name, make, parts: make(*parts))
+        patch.setattr(Reused, "reuse", lambda _self, _use, _unit, make, parts: make(*parts))
         patch.setattr(Damping, "in_cooldown", _in_cooldown)
         yield
