@@ -9,6 +9,7 @@ computed from two updates, not from any two readings. Late counters are recogniz
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -106,10 +107,10 @@ class Beats:
 
         The window is at least one update interval long. None: there are fewer than two updates.
         """
-        last = bisect_right(self.updates, clock_s, key=_clock) - 1
+        last = last_until(self.updates, clock_s)
         if last < 1:
             return None
-        first = bisect_right(self.updates, self.updates[last].clock_s - window_s, key=_clock) - 1
+        first = last_until(self.updates, self.updates[last].clock_s - window_s)
         return self.updates[max(0, min(first, last - 1))], self.updates[last]
 
 
@@ -118,5 +119,10 @@ def more_bytes(before: Total, now: Total) -> float:
     return now.tx_bytes - before.tx_bytes + now.rx_bytes - before.rx_bytes
 
 
-def _clock(total: Total) -> float:
-    return total.clock_s
+def last_until(totals: list[Total], clock_s: float) -> int:
+    """Return the index of the last total at or before `clock_s`; -1: there is none."""
+    # It is usually one of the last totals.
+    for back in range(1, min(len(totals), 3) + 1):
+        if totals[-back][0] <= clock_s:
+            return len(totals) - back
+    return bisect_right(totals, (clock_s, math.inf)) - 1

@@ -8,11 +8,10 @@ more often, and the load of VM ports is compared with the load at the last readi
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.load.polling import DIGITS
+from controller.load.peaks import Peak, forgotten_s
 from policies import failover, gain
 from policies.model import IDLE, Load, Snapshot
 
@@ -37,8 +36,9 @@ CHANGING_S = 0.3
 PATIENCE_S = 0.1
 # A load that repeats within `peaks.PEAK_S` is usually high for less than this at a time.
 LASTING_S = 3.0
-# Traffic that belongs to no unit is its lowest rate in this time, so that queues do not count.
-UNEXPLAINED_S = 1.0
+# Traffic that belongs to no unit is its lowest rate in this time, so that queues do not count. The
+# rate of exactly one second ago still counts.
+UNEXPLAINED_S = 1.000_001
 
 NEVER = -math.inf, -math.inf, -math.inf
 
@@ -64,9 +64,8 @@ class Filling:
     # The times of the last three readings of addresses behind VM ports.
     _addresses_s: tuple[float, float, float] = NEVER
     taken_s: float = -math.inf
-    # The latest stored traffic; and earlier traffic, with the time until which it lasted.
-    _unexplained: Mapping[str, Load] = field(default_factory=dict)
-    _before: deque[tuple[float, Mapping[str, Load]]] = field(default_factory=deque)
+    # The lowest traffic of each uplink outside all units, as the peak of its negative.
+    _lowest: dict[str, Peak] = field(default_factory=dict)
 
     def see(self, snapshot: Snapshot, rise: Load, late_rise: Load, now_s: float) -> None:
         """Store the current loads.
@@ -134,22 +133,16 @@ class Filling:
 
     def note_unexplained(self, unexplained: Mapping[str, Load], now_s: float) -> None:
         """Store each uplink's traffic outside all units. Call this while no move is in progress."""
-        if self._unexplained and self._unexplained != unexplained:
-            self._before.append((self.taken_s, self._unexplained))
-        self._unexplained, self.taken_s = unexplained, now_s
-        while self._before and self._before[0][0] < now_s - UNEXPLAINED_S:
-            self._before.popleft()
+        before, self._lowest = self._lowest, {}
+        for name, load in unexplained.items():
+            lowest = self._lowest[name] = before.get(name) or Peak()
+            lowest.add(IDLE - load, self.taken_s, now_s - UNEXPLAINED_S)
+        self.taken_s = now_s
 
     def least_unexplained(self, uplinks: Iterable[str]) -> Mapping[str, Load]:
         """Return, by uplink, the lowest rate in `UNEXPLAINED_S` of traffic that belongs to no unit."""
-        if not self._before:
-            return {name: self._unexplained.get(name, IDLE) for name in uplinks}
-        taken = [*(of for _, of in self._before), self._unexplained]
-        least = {}
-        for name in uplinks:
-            loads = [of.get(name, IDLE) for of in taken]
-            least[name] = Load(min(of.tx_bps for of in loads), min(of.rx_bps for of in loads))
-        return least
+        lowest = ((name, self._lowest.get(name)) for name in uplinks)
+        return {name: IDLE - known.load if known else IDLE for name, known in lowest}
 
     def next_change_s(self, now_s: float) -> float:
         """Return when this state next changes if loads stay the same; infinity: it does not change.
@@ -158,16 +151,15 @@ class Filling:
         """
         if self.reads_fast(now_s) or (self.full_s is not None and not self.steady):
             return now_s
-        # When the oldest traffic is forgotten, the result of `least_unexplained` may rise.
-        forgotten_s = _forgotten_s(self._before[0][0]) if self._before else math.inf
-        return min(_lasts_s(self.full_s, now_s), _lasts_s(self.high_s, now_s), forgotten_s)
+        # When earlier traffic is forgotten, the result of `least_unexplained` rises.
+        rises_s = forgotten_s(self._lowest.values(), UNEXPLAINED_S)
+        return min(_lasts_s(self.full_s, now_s), _lasts_s(self.high_s, now_s), rises_s)
 
     def forget_filling(self) -> None:
         self.full_s = self.high_s = self._fast_s = None
         self._addresses_s = NEVER
         self.steady = True
-        self._unexplained = {}
-        self._before.clear()
+        self._lowest, self.taken_s = {}, -math.inf
 
 
 def _since_s(since_s: float | None, is_so: bool, now_s: float) -> float | None:
@@ -187,9 +179,3 @@ def _lasts_s(since_s: float | None, now_s: float) -> float:
     if since_s is None or lasts(since_s, now_s):
         return math.inf
     return since_s + LASTING_S
-
-
-def _forgotten_s(at_s: float) -> float:
-    """Return when traffic stored at `at_s` is forgotten, in whole microseconds, like poll times."""
-    edge_s = round(at_s + UNEXPLAINED_S, DIGITS)
-    return edge_s if at_s < edge_s - UNEXPLAINED_S else edge_s + 10**-DIGITS

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from controller.api.events import UNSUPPORTED, Sample
-from controller.load.beats import LONGEST_BEAT_S, UPDATE_BYTES, Beats, Total, more_bytes
+from controller.load.beats import (
+    LONGEST_BEAT_S,
+    UPDATE_BYTES,
+    Beats,
+    Total,
+    last_until,
+    more_bytes,
+)
 from policies.model import IDLE, Load
 
 # A counter that drops from the top sixteenth of its range into the bottom one has wrapped;
@@ -109,7 +115,7 @@ class Rates:
             return self._latest_beat(steady_s)
         before, last = self._totals[-2:]
         if before.clock_s > last.clock_s - LATEST_S:
-            before = self._totals[max(0, _at(self._totals, last.clock_s - LATEST_S))]
+            before = self._totals[max(0, last_until(self._totals, last.clock_s - LATEST_S))]
         if self.beats.late is None and (update := self.beats.possible_update(before, last)):
             return self._since_standstill(update)
         return _between(before, last)
@@ -156,7 +162,7 @@ class Rates:
             return IDLE
         last, before = totals[-1], totals[-2]
         if before.clock_s > last.clock_s - APART_S:
-            middle = _at(totals, last.clock_s - APART_S)
+            middle = last_until(totals, last.clock_s - APART_S)
             if middle < 1:
                 return IDLE
             before = totals[middle]
@@ -176,7 +182,7 @@ class Rates:
         """Return the highest load between two readings in the `recent_s` seconds before `last`."""
         highest, end = IDLE, last
         while True:
-            begin = self._totals[max(0, _at(self._totals, end.clock_s - APART_S))]
+            begin = self._totals[max(0, last_until(self._totals, end.clock_s - APART_S))]
             load = _between(begin, end)
             if highest is IDLE:
                 highest = load
@@ -205,11 +211,11 @@ class Rates:
             span = self.beats.span(window_s, totals[-1].clock_s - lag_s)
             if span and not self.beats.is_over(totals[-1].clock_s - lag_s):
                 return span if self.known_s(lag_s) >= COVERAGE_RATIO * window_s else None
-        newest = _at(totals, totals[-1].clock_s - lag_s) if lag_s else len(totals) - 1
+        newest = last_until(totals, totals[-1].clock_s - lag_s) if lag_s else len(totals) - 1
         if newest <= 0:
             return None
         last = totals[newest]
-        first = totals[max(0, _at(totals, last.clock_s - window_s))]
+        first = totals[max(0, last_until(totals, last.clock_s - window_s))]
         if last.clock_s - first.clock_s < COVERAGE_RATIO * window_s:
             return None
         return first, last
@@ -218,7 +224,7 @@ class Rates:
         """Return the time, in seconds, over which the load is known, up to `lag_s` ago."""
         if not self._totals:
             return 0.0
-        newest = _at(self._totals, self._totals[-1].clock_s - lag_s)
+        newest = last_until(self._totals, self._totals[-1].clock_s - lag_s)
         return self._totals[newest].clock_s - self._totals[0].clock_s if newest >= 0 else 0.0
 
     def _restart(self, sample: Sample) -> tuple[float, float]:
@@ -226,15 +232,6 @@ class Rates:
         self._totals.append(Total(sample.clock_s, 0, 0))
         self.beats = Beats()
         return 0.0, 0.0
-
-
-def _at(totals: list[Total], clock_s: float) -> int:
-    """Return the index of the last total at or before `clock_s`; -1: there is none."""
-    # It is usually one of the last totals.
-    for back in range(1, min(len(totals), 3) + 1):
-        if totals[-back][0] <= clock_s:
-            return len(totals) - back
-    return bisect_right(totals, (clock_s, math.inf)) - 1
 
 
 def _is_near(one_bps: float, other_bps: float) -> bool:
