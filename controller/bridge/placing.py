@@ -91,7 +91,7 @@ class Placing(Feature[Never]):
             on_normal=bridge.on_normal,
             address_units=bridge.address_units,
             in_cooldown=scheduler.in_cooldown,
-            peaks=scheduler.peaks,
+            recent_loads=scheduler.recent_loads,
             merge_due=scheduler.merge_due,
             late_known=scheduler.late_known,
             split=self.split,
@@ -269,7 +269,8 @@ class Placing(Feature[Never]):
         self.bridge.scheduler.splits.make(resplit, now_s)
         self.bridge.polls.count_anew(now_s)
         named = {move.unit for move in resplit}
-        self.bridge.scheduler.peaks.drop(u.name for u in before if u.is_bucket or u.name in named)
+        changed = (unit.name for unit in before if unit.is_bucket or unit.name in named)
+        self.bridge.scheduler.recent_loads.drop_peaks(changed)
         self.keep_units()
 
     def judge_rules(self, now_s: float) -> list[Command]:
@@ -322,8 +323,7 @@ class Placing(Feature[Never]):
 
     def basis(self, policy: str, now_s: float) -> Basis:
         """Return a policy's current basis for a decision."""
-        moved_s = self.bridge.scheduler.last_moved_s(policy)
-        return planning.basis(self.team_view, policy, moved_s, now_s)
+        return planning.basis(self.team_view, policy, self.bridge.scheduler.moved_s[policy], now_s)
 
     def bases(self, now_s: float) -> dict[str, Basis]:
         """Return each policy's current basis for a decision, by policy."""

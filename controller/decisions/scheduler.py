@@ -16,9 +16,8 @@ from typing import NamedTuple
 from controller.decisions.decision_log import Evidence, how
 from controller.decisions.remembered_plans import RememberedPlans
 from controller.load.filling import Filling, lasts
-from controller.load.load_phases import LoadPhases
-from controller.load.peaks import PEAK_S, Peaks
 from controller.load.polling import UNITS_INTERVAL_S
+from controller.load.recent_loads import PEAK_S, RecentLoads
 from controller.load.team_view import TeamView
 from controller.teaming import buckets
 from controller.teaming.splits import Splits
@@ -61,8 +60,8 @@ class Scheduler:
     """Schedules the decisions of one bridge, and keeps the state that the next decision needs.
 
     `last_s`: the engine time of the last decision, in seconds; None: no decision. `same_until_s`:
-    the time until which unchanged loads cause no moves. `remembered_s`: the time when peaks and
-    load phases were last updated. `in_cooldown`, `merge_due`: as in `TeamView`.
+    the time until which unchanged loads cause no moves. `remembered_s`: the time when
+    `recent_loads` were last updated. `in_cooldown`, `merge_due`: as in `TeamView`.
     """
 
     last_s: float | None = None
@@ -70,8 +69,7 @@ class Scheduler:
     remembered_s: float = -math.inf
     splits: Splits = field(default_factory=Splits)
     damping: Damping = field(default_factory=Damping)
-    peaks: Peaks = field(default_factory=Peaks)
-    load_phases: LoadPhases = field(default_factory=LoadPhases)
+    recent_loads: RecentLoads = field(default_factory=RecentLoads)
     filling: Filling = field(default_factory=Filling)
     late_known: bool = True
     _late: frozenset[str] = frozenset()
@@ -82,8 +80,8 @@ class Scheduler:
     # A short cooldown is enough for buckets: upstream switches have no address to learn again, and
     # a move only reorders some packets.
     _bucket_damping: Damping = field(default_factory=lambda: Damping(BUCKET_COOLDOWN_S))
-    # When a move last changed the loads that a policy uses, by policy.
-    _moved_s: dict[str, float] = field(default_factory=dict)
+    # When a move last changed the loads that a policy uses, by policy; minus infinity: never.
+    moved_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PRESETS, -math.inf))
     # Since when decisions have found moves worth making; None: the last one found none.
     _gain_since_s: float | None = None
     # Whether the last reading found a full uplink and moves that relieve it.
@@ -98,7 +96,7 @@ class Scheduler:
 
     def begin_windows(self, now_s: float) -> None:
         """Begin new windows for all policies now, because bindings have changed."""
-        self._moved_s = dict.fromkeys(PRESETS, now_s)
+        self.moved_s = dict.fromkeys(PRESETS, now_s)
 
     def note(self, moves: Iterable[Move], policies: Mapping[str, str], now_s: float) -> None:
         """Record moves, and begin new windows for the policies that use the changed loads.
@@ -115,11 +113,7 @@ class Scheduler:
                     move.unit, now_s, move.reason.by_load, self.filling.changes(now_s)
                 )
             for policy in [policies[move.unit]] if move.reason.by_load else PRESETS:
-                self._moved_s[policy] = now_s
-
-    def last_moved_s(self, policy: str) -> float:
-        """Return when a move last changed the loads that a policy uses; minus infinity: never."""
-        return self._moved_s.get(policy, -math.inf)
+                self.moved_s[policy] = now_s
 
     # ---- a decision --------------------------------------------------------------------
 
@@ -232,7 +226,7 @@ class Scheduler:
         late = team_view.late_units(team_view.loaded())
         # Until a counter is known to be late, its steps look like bursts, so forget such peaks.
         if new := late - self._late:
-            self.peaks.drop(new)
+            self.recent_loads.drop_peaks(new)
         self._late = frozenset(late)
         slack_s = team_view.config.poll_interval_s / 2
         counted = not age_s or self.filling.is_counted(now_s - age_s + slack_s)
@@ -273,7 +267,7 @@ class Scheduler:
         """
         relieve = PRESETS[policy].relieve
         unexplained = self.filling.least_unexplained(team_view.unexplained())
-        if peaks := team_view.offered(policy, self.peaks, unexplained):
+        if peaks := team_view.offered(policy, self.recent_loads, unexplained):
             plan = gain.worthwhile(
                 gain.worthwhile(self._plans.plan_of(relieve, peaks), peaks), snapshot
             )
@@ -293,7 +287,7 @@ class Scheduler:
         If loads do not change, two readings are enough: the first reading after a change mixes
         loads from before and after the change.
         """
-        latest, peaks = team_view.offered(policy), team_view.offered(policy, self.peaks)
+        latest, peaks = team_view.offered(policy), team_view.offered(policy, self.recent_loads)
         if not self.late_known or latest is None or peaks is None:
             return None
         plan, judged, at = Plan(), peaks, AT_PEAKS
@@ -339,14 +333,15 @@ class Scheduler:
         burst lasts. Empty: there are no such moves.
         """
         high = gain.worst_ratio(latest.uplinks) > gain.NEARLY_FULL_RATIO
-        if not high or not self.load_phases.is_known or not gain.is_possible(latest):
+        phases = self.recent_loads.phases()
+        if not high or not phases or not gain.is_possible(latest):
             return ()
         for snapshot in (latest, _between(latest, peaks)):
             plan = gain.worthwhile(self._plans.plan_of(PRESETS[policy].relieve, snapshot), latest)
             if not _is_whole(plan):
                 continue
             spares_peaks = lasts(self.filling.high_s, now_s) or gain.keeps_worst(plan.moves, peaks)
-            if spares_peaks and gain.harms_no_phase(plan.moves, latest, self.load_phases):
+            if spares_peaks and gain.harms_no_phase(plan.moves, latest, phases):
                 return plan.moves
         return ()
 
@@ -355,7 +350,7 @@ class Scheduler:
         return self._paused(policy, team_view, now_s) or self._counts_lag(policy, team_view, now_s)
 
     def _paused(self, policy: str, team_view: TeamView, now_s: float) -> bool:
-        return now_s - self.last_moved_s(policy) < team_view.pause_s(policy)
+        return now_s - self.moved_s[policy] < team_view.pause_s(policy)
 
     def knows(self, team_view: TeamView, now_s: float) -> bool:
         """Whether the loads of the current bindings are known over the windows of all policies."""
@@ -365,7 +360,7 @@ class Scheduler:
     def forget_loads(self) -> None:
         """Forget all loads, because the switch was disconnected or replaced."""
         self._judged, self.same_until_s = None, -math.inf
-        self.peaks, self.load_phases = Peaks(), LoadPhases()
+        self.recent_loads = RecentLoads()
         self.filling.forget_filling()
 
     @property
@@ -389,13 +384,10 @@ class Scheduler:
         if any(self.pauses(policy, team_view, now_s) for policy in team_view.config.rebalancing):
             return now_s
         # Peaks that fall, phases that are forgotten and cooldowns that end may change nothing.
-        remembered_s = self.load_phases.begins_s
+        remembered_s = self.recent_loads.begins_s
         if self._peaks_matter:
-            remembered_s = min(
-                self.peaks.falls_s,
-                self.load_phases.next_change_s,
-                *(damping.next_change_s(now_s) for damping in self.dampings),
-            )
+            cooled_s = (damping.next_change_s(now_s) for damping in self.dampings)
+            remembered_s = min(self.recent_loads.next_change_s, *cooled_s)
         confirms_s = math.inf
         if self._gain_since_s is not None:
             waits_s = self._gain_since_s + EVEN_AFTER_S - ON_TIME_S
@@ -408,13 +400,11 @@ class Scheduler:
         )
 
     def _remember(self, team_view: TeamView, again: bool, now_s: float) -> None:
-        """Update peaks and load phases. `again`: loads are the same as in the last decision."""
-        forgets_s = min(self.peaks.falls_s, self.load_phases.next_change_s)
-        if not again or now_s >= forgets_s:
+        """Update recent loads. `again`: loads are the same as in the last decision."""
+        if not again or now_s >= self.recent_loads.next_change_s:
             units, until_s = team_view.loaded(), self.remembered_s
             least_bps = min(map(team_view.capacity_bps, team_view.config.uplinks), default=0.0)
-            self.peaks.note_peaks(units, until_s, now_s)
-            self.load_phases.take_carried(units, least_bps, until_s, now_s)
+            self.recent_loads.note_loads(units, least_bps, until_s, now_s)
         self.remembered_s = now_s
 
     # ---- the counters of buckets -------------------------------------------------------

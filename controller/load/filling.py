@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.load.peaks import Peak, forgotten_s
+from controller.load.recent_loads import Peak, falls_s
 from policies import failover, gain
 from policies.model import IDLE, Load, Snapshot
 
@@ -34,7 +34,7 @@ CHANGING_S = 0.3
 # How long to wait for loads to become steady while an uplink is full. A queue of 300 kB in front of
 # 100 Mbit/s takes 0.1 s to fill at 1.25 times that speed.
 PATIENCE_S = 0.1
-# A load that repeats within `peaks.PEAK_S` is usually high for less than this at a time.
+# A load that repeats within `recent_loads.PEAK_S` is usually high for less than this at a time.
 LASTING_S = 3.0
 # Traffic that belongs to no unit is its lowest rate in this time, so that queues do not count. The
 # rate of exactly one second ago still counts.
@@ -152,7 +152,7 @@ class Filling:
         if self.reads_fast(now_s) or (self.full_s is not None and not self.steady):
             return now_s
         # When earlier traffic is forgotten, the result of `least_unexplained` rises.
-        rises_s = forgotten_s(self._lowest.values(), UNEXPLAINED_S)
+        rises_s = falls_s(self._lowest.values(), UNEXPLAINED_S)
         return min(_lasts_s(self.full_s, now_s), _lasts_s(self.high_s, now_s), rises_s)
 
     def forget_filling(self) -> None:

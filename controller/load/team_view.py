@@ -9,7 +9,7 @@ from dataclasses import field, replace
 
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.load.loads import UPLINK_LAG_S, Loads
-from controller.load.peaks import Peaks
+from controller.load.recent_loads import RecentLoads
 from controller.load.reused import Reused
 from controller.teaming import address_units, buckets, splits
 from controller.teaming.address_units import AddressUnits
@@ -30,7 +30,7 @@ BY_FLOWS_S = 2.0
 KNOWN_S = 1.0
 # How long it takes until all traffic follows a changed group.
 REACTION_S = 0.3
-NO_PEAKS = Peaks()
+NO_PEAKS = RecentLoads()
 # The rates of late counters are corrected by at most this factor: they are never further off.
 MOST_OFF = 1.5
 # An uplink that carries this share of its capacity may be dropping frames.
@@ -43,8 +43,8 @@ class TeamView:
 
     `bound`: the bindings that policies see. `found`: the homes that buckets had before the service
     started. `on_normal`: the NORMAL action forwards, so no flow counts traffic over uplinks.
-    `in_cooldown`: the units that policies that act immediately must not move now. `peaks`: the
-    loads that these policies use. `merge_due`: the split VM ports that may be merged. `late_known`:
+    `in_cooldown`: the units that policies that act immediately must not move now. `recent_loads`:
+    these policies use their peaks. `merge_due`: the split VM ports that may be merged. `late_known`:
     all late counters (`controller.load.beats`) cover only time since the last load change.
     """
 
@@ -56,7 +56,7 @@ class TeamView:
     on_normal: bool = False
     address_units: AddressUnits = field(default_factory=AddressUnits)
     in_cooldown: frozenset[str] = frozenset()
-    peaks: Peaks = field(default_factory=Peaks)
+    recent_loads: RecentLoads = field(default_factory=RecentLoads)
     merge_due: frozenset[str] = frozenset()
     late_known: bool = True
     # The VM ports that are split.
@@ -286,7 +286,7 @@ class TeamView:
         """Return the team with mean loads, or with peaks for a policy that acts immediately."""
         if not PRESETS[policy].at_once:
             return self.snapshot(policy, window_s)
-        return self.offered(policy, self.peaks)
+        return self.offered(policy, self.recent_loads)
 
     def is_calm(self, policy: str) -> bool:
         """Whether the loads of uplinks alone show that a policy moves nothing."""
@@ -306,7 +306,10 @@ class TeamView:
         return self._snapshot(policy, self.carrying(window_s), units)
 
     def offered(
-        self, policy: str, peaks: Peaks = NO_PEAKS, unexplained: Mapping[str, Load] | None = None
+        self,
+        policy: str,
+        peaks: RecentLoads = NO_PEAKS,
+        unexplained: Mapping[str, Load] | None = None,
     ) -> Snapshot | None:
         """Return the team with the offered load, which may exceed the capacity of uplinks.
 

@@ -12,9 +12,9 @@ from controller.bridge.bridge import Bridge
 from controller.load.beats import LONGEST_BEAT_S
 from controller.load.filling import FULL_RATIO
 from controller.load.loads import UPLINK_LAG_S, Loads
-from controller.load.peaks import PEAK_S
 from controller.load.polling import BUCKETS_INTERVAL_S, ON_TIME_S, ROUNDING_S, UNITS_INTERVAL_S
 from controller.load.rates import LATEST_S, Rates
+from controller.load.recent_loads import PEAK_S
 from controller.load.team_view import TeamView
 from controller.teaming import buckets
 from policies import gain
@@ -124,7 +124,7 @@ def quiet_until_s(
     for policy in team_view.config.rebalancing:
         if scheduler.pauses(policy, team_view, last_s):
             return now_s
-        since_s = max(steady_s, scheduler.last_moved_s(policy))
+        since_s = max(steady_s, scheduler.moved_s[policy])
         if last_s < since_s + _remembered_s(team_view, policy):
             return now_s
     return math.inf

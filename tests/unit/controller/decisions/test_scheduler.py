@@ -16,7 +16,7 @@ from controller.api.events import DatabaseRead, Event, PortChanged, PortState
 from controller.config.rows import PREFIX, InterfaceRow
 from controller.decisions.scheduler import Scheduler
 from controller.load.filling import LASTING_S
-from controller.load.peaks import PEAK_S
+from controller.load.recent_loads import PEAK_S
 from controller.replay.host import Host, Options
 from controller.replay.switch import Mix
 from controller.replay.trace import HostTrace
@@ -189,7 +189,7 @@ def test_peaks_that_fall_are_not_judged_while_nothing_could_be_better(judged: li
     assert len(set(host.bridge.placing.planned.by_unit().values())) == 2, "one on each uplink"
     assert [at_s for at_s in judged if at_s > changed_s]
     assert max(judged) < changed_s + 1.0 < changed_s + PEAK_S < host.now_s
-    assert {name: host.bridge.scheduler.peaks.peak_of(name) for name in samples[0.0]} == {
+    assert {name: host.bridge.scheduler.recent_loads.peak_of(name) for name in samples[0.0]} == {
         name: Load(8e6) for name in samples[0.0]
     }, "they have fallen"
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from controller.load.peaks import PEAK_S
+from controller.load.recent_loads import PEAK_S
 from policies.damping import (
     CORRECTED_WITHIN_S,
     FIRST_COOLDOWN_S,

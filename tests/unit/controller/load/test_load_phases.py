@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.load.load_phases import EVERY_S, MOST_PHASES, LoadPhases
-from controller.load.peaks import PEAK_S
+from controller.load.recent_loads import EVERY_S, MOST_PHASES, PEAK_S, RecentLoads
 from policies import gain
 from policies.model import Load, Move, OfPort, Reason, Snapshot, Unit, Uplink
 from tests.unit.controller.engine import jumps
@@ -23,25 +22,25 @@ def units(**sent_bps: float) -> list[Unit]:
 
 
 def test_what_is_alike_is_one_phase_until_it_is_too_long_ago() -> None:
-    phases = LoadPhases()
+    phases = RecentLoads()
     for at_s in (0.0, 0.1, 7.0):
-        phases.take_carried(units(web=30e6 + at_s * 1e5, db=0.0), CAPACITY_BPS, at_s, at_s)
-    phases.take_carried(units(web=5e6), CAPACITY_BPS, 7.0, 7.1)
-    assert list(phases) == [{"web": Load(tx_bps=30e6)}, {"web": Load(tx_bps=5e6)}]
-    phases.take_carried(units(web=5e6), CAPACITY_BPS, 7.1, 7.0 + PEAK_S)
-    assert list(phases) == [{"web": Load(tx_bps=5e6)}]
+        phases.note_loads(units(web=30e6 + at_s * 1e5, db=0.0), CAPACITY_BPS, at_s, at_s)
+    phases.note_loads(units(web=5e6), CAPACITY_BPS, 7.0, 7.1)
+    assert phases.phases() == [{"web": Load(tx_bps=30e6)}, {"web": Load(tx_bps=5e6)}]
+    phases.note_loads(units(web=5e6), CAPACITY_BPS, 7.1, 7.0 + PEAK_S)
+    assert phases.phases() == [{"web": Load(tx_bps=5e6)}]
 
 
 def test_loads_that_change_all_the_time_have_no_phases() -> None:
-    phases, now_s = LoadPhases(), 0.0
+    phases, now_s = RecentLoads(), 0.0
     for number in range(MOST_PHASES):
         until_s, now_s = now_s, number * EVERY_S
-        phases.take_carried(units(web=20e6 * (number % 4)), CAPACITY_BPS, until_s, now_s)
-    assert phases.is_known
-    phases.take_carried(units(web=90e6), CAPACITY_BPS, now_s, now_s + EVERY_S / 2)
-    assert len(list(phases)) == MOST_PHASES, "not more often than that"
-    phases.take_carried(units(web=90e6), CAPACITY_BPS, now_s, now_s + EVERY_S)
-    assert not phases.is_known
+        phases.note_loads(units(web=20e6 * (number % 4)), CAPACITY_BPS, until_s, now_s)
+    assert phases.phases()
+    phases.note_loads(units(web=90e6), CAPACITY_BPS, now_s, now_s + EVERY_S / 2)
+    assert len(phases.phases()) == MOST_PHASES, "not more often than that"
+    phases.note_loads(units(web=90e6), CAPACITY_BPS, now_s, now_s + EVERY_S)
+    assert not phases.phases()
 
 
 def test_a_move_that_fills_an_uplink_in_another_phase_harms() -> None:
@@ -113,20 +112,20 @@ def test_phases_after_a_pause_are_those_of_a_reading_every_tenth_of_a_second(
 ) -> None:
     """Nothing is read during the pause, and loads stay as they are: as in a replay."""
 
-    def take(phases: LoadPhases, sent: tuple[int, int], tenths: int) -> None:
+    def take(phases: RecentLoads, sent: tuple[int, int], tenths: int) -> None:
         loads = units(web=10e6 * sent[0], db=3e6 * sent[1])
-        phases.take_carried(loads, CAPACITY_BPS, (tenths - 1) / 10, tenths / 10)
+        phases.note_loads(loads, CAPACITY_BPS, (tenths - 1) / 10, tenths / 10)
 
-    read, paused = LoadPhases(), LoadPhases()
+    read, paused = RecentLoads(), RecentLoads()
     for tenths, sent in enumerate(before):
         for phases in (read, paused):
             take(phases, sent, tenths)
     last = tenths = len(before) - 1
-    found = list(read)
+    found = read.phases()
     while tenths < last + 150 and (tenths + 1) / 10 < paused.next_change_s:
         tenths += 1
         take(read, before[-1], tenths)
-        assert list(read) == found
+        assert read.phases() == found
     # Phases may also be forgotten meanwhile, unless another one begins.
     while tenths < last + 150 and paused.begins_s == math.inf:
         tenths += 1

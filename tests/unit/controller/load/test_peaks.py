@@ -5,20 +5,22 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.load.peaks import PEAK_S, Peaks
+from controller.load.recent_loads import PEAK_S, RecentLoads
 from policies.model import IDLE, Load, Unit
 
 UNITS = "web", "db"
+# Loads differ by less than a phase needs.
+CAPACITY_BPS = 100.0
 RATES = st.tuples(*[st.integers(0, 3)] * 4)
 
 
-def take(peaks: Peaks, rates: tuple[int, ...], until_eighths: int, eighths: int) -> None:
+def take(peaks: RecentLoads, rates: tuple[int, ...], until_eighths: int, eighths: int) -> None:
     loads = Load(rates[0], rates[1]), Load(rates[2], rates[3])
     units = (Unit(name, 1, load=load) for name, load in zip(UNITS, loads, strict=True))
-    peaks.note_peaks(units, until_eighths / 8, eighths / 8)
+    peaks.note_loads(units, CAPACITY_BPS, until_eighths / 8, eighths / 8)
 
 
-def peaks_of(peaks: Peaks) -> list[Load]:
+def peaks_of(peaks: RecentLoads) -> list[Load]:
     return [peaks.peak_of(name) or IDLE for name in UNITS]
 
 
@@ -29,7 +31,7 @@ def test_a_peak_is_the_highest_rate_that_was_carried_less_than_ten_seconds_ago(
     taken: list[tuple[tuple[int, ...], int]],
 ) -> None:
     """`taken`: rates, each with the eighths of a second until the next reading."""
-    peaks, carried, eighths = Peaks(), list[tuple[int, ...]](), 0
+    peaks, carried, eighths = RecentLoads(), list[tuple[int, ...]](), 0
     for rates, lasts in taken:
         until = eighths - 1
         take(peaks, rates, until, eighths)
@@ -51,17 +53,17 @@ def test_peaks_after_a_pause_are_those_of_a_reading_every_eighth_of_a_second(
     before: list[tuple[int, ...]], wait: int, then: list[tuple[int, ...]]
 ) -> None:
     """Nothing is read during the pause, and loads stay as they are: as in a replay."""
-    read, paused = Peaks(), Peaks()
+    read, paused = RecentLoads(), RecentLoads()
     for eighths, rates in enumerate(before):
         for peaks in (read, paused):
             take(peaks, rates, eighths - 1, eighths)
-    eighths, found, falls_s = len(before) - 1, peaks_of(read), paused.falls_s
+    eighths, found, change_s = len(before) - 1, peaks_of(read), paused.next_change_s
     for _ in range(wait):
         eighths += 1
         take(read, before[-1], eighths - 1, eighths)
-        assert eighths / 8 >= falls_s or peaks_of(read) == found
+        assert eighths / 8 >= change_s or peaks_of(read) == found
     for rates in then:
         eighths += 1
         for peaks in (read, paused):
             take(peaks, rates, eighths - 1, eighths)
-        assert peaks_of(read) == peaks_of(paused) and read.falls_s == paused.falls_s
+        assert peaks_of(read) == peaks_of(paused) and read.next_change_s == paused.next_change_s
