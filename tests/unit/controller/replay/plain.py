@@ -10,16 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from controller.decisions.remembered_plans import Planner, RememberedPlans
 from controller.load.reused import Reused
 from controller.load.team_view import TeamView
 from policies import gain
 from policies.damping import Damping
-from policies.model import Plan, Snapshot
-
-
-def _plan(_plans: RememberedPlans, planner: Planner, snapshot: Snapshot) -> Plan:
-    return planner(snapshot)
 
 
 def _in_cooldown(damping: Damping, now_s: float) -> frozenset[str]:
@@ -32,7 +26,6 @@ def without_shortcuts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TeamView, "shows_same", lambda _self, _other: False)
         patch.setattr(gain, "may_help_now", lambda *_judged: True)
-        patch.setattr(RememberedPlans, "plan_of", _plan)
         patch.setattr(Reused, "reuse", lambda _self, _use, _unit, make, parts: make(*parts))
         patch.setattr(Damping, "in_cooldown", _in_cooldown)
         yield
