@@ -192,8 +192,11 @@ class Scheduler:
             return None
         late = team_view.late_ports
         ports = [port.ofport for port in team_view.config.vm_ports if port.ofport not in late]
-        rise = team_view.loads.rise(ports)
-        self.filling.see(snapshot, rise, _late_rise(team_view, late, rise), now_s)
+        rise, late_rise = team_view.loads.rise(ports), IDLE
+        if late:
+            uplinks = (uplink.ofport for uplink in team_view.config.uplinks)
+            late_rise = IDLE.larger(team_view.loads.rise(uplinks, RECENT_S) - rise)
+        self.filling.see(snapshot, rise, late_rise, now_s)
         self._judge_late_counters(team_view, unexplained, now_s)
         return snapshot
 
@@ -461,29 +464,14 @@ def _is_whole(plan: Plan) -> bool:
 
 def _between(latest: Snapshot, peaks: Snapshot) -> Snapshot:
     """Return the team with the mean of the current load and the peak of each unit."""
-    known = {unit.name: unit.load for unit in peaks.units}
-    loads = {
-        u.name: u.load if (peak := known.get(u.name, u.load)) is u.load else _mean(u.load, peak)
-        for u in latest.units
-    }
+    known, loads = {unit.name: unit.load for unit in peaks.units}, {}
+    for unit in latest.units:
+        one, other = unit.load, known.get(unit.name, unit.load)
+        mean = (one.tx_bps + other.tx_bps) / 2, (one.rx_bps + other.rx_bps) / 2
+        loads[unit.name] = one if other is one else Load(*mean)
     # Most buckets are idle.
     units = tuple(
         u if (load := loads[u.name]) == u.load else u.as_judged(load, u.spread_bps, u.excluded)
         for u in latest.units
     )
     return replace(latest, uplinks=with_loads(latest.uplinks, latest.units, loads), units=units)
-
-
-def _mean(one: Load, other: Load) -> Load:
-    return Load((one.tx_bps + other.tx_bps) / 2, (one.rx_bps + other.rx_bps) / 2)
-
-
-def _late_rise(team_view: TeamView, late: Collection[int], rise: Load) -> Load:
-    """Return by how much the rise of uplink loads exceeds the rise of VM ports' live counters.
-
-    `late`: the ofports of VM ports with late counters. `rise`: the rise of all other VM ports.
-    """
-    if not late:
-        return IDLE
-    ofports = (uplink.ofport for uplink in team_view.config.uplinks)
-    return IDLE.larger(team_view.loads.rise(ofports, RECENT_S) - rise)

@@ -151,9 +151,10 @@ class Filling:
         """
         if self.reads_fast(now_s) or (self.full_s is not None and not self.steady):
             return now_s
+        since_s = [at_s for at_s in (self.full_s, self.high_s) if at_s is not None]
+        lasting_s = (at_s + LASTING_S for at_s in since_s if not lasts(at_s, now_s))
         # When earlier traffic is forgotten, the result of `least_unexplained` rises.
-        rises_s = falls_s(self._lowest.values(), UNEXPLAINED_S)
-        return min(_lasts_s(self.full_s, now_s), _lasts_s(self.high_s, now_s), rises_s)
+        return min([*lasting_s, falls_s(self._lowest.values(), UNEXPLAINED_S)])
 
     def forget_filling(self) -> None:
         self.full_s = self.high_s = self._fast_s = None
@@ -172,10 +173,3 @@ def _since_s(since_s: float | None, is_so: bool, now_s: float) -> float | None:
 def lasts(since_s: float | None, now_s: float) -> bool:
     """Whether an uplink has been full, or nearly full, for longer than bursts usually last."""
     return since_s is not None and now_s - since_s >= LASTING_S
-
-
-def _lasts_s(since_s: float | None, now_s: float) -> float:
-    """Return when `lasts` becomes true; infinity: it is true already, or will not be true."""
-    if since_s is None or lasts(since_s, now_s):
-        return math.inf
-    return since_s + LASTING_S
