@@ -224,7 +224,7 @@ class Scheduler:
     ) -> None:
         """Set `late_known`: whether all late counters cover only time since the last load change.
 
-        Late counters are described in `controller.load.beats`.
+        Late counters are described in `controller.load.rates`.
         """
         age_s = team_view.loads.counted_age_s(port.ofport for port in team_view.config.vm_ports)
         late = team_view.late_units(team_view.loaded())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from controller.load.beats import UPDATE_BYTES, Total, more_bytes
+from controller.load.rates import UPDATE_BYTES, Total, more_bytes
 
 # Flows that are counted no later than this are on time.
 ON_TIME_S = 1.0

@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.api.events import PortCounters, Sample, UnitCountersRead
-from controller.load.beats import Total
 from controller.load.lateness import Lateness
-from controller.load.rates import Rates
+from controller.load.rates import Rates, Total
 from controller.load.uplink_share import UplinkShare
 from controller.teaming import buckets
 from policies.model import IDLE, Load
@@ -159,8 +158,8 @@ class Loads:
         return sum(rises, Load())
 
     def is_late(self, ofport: int) -> bool:
-        """Whether the counter of a port is late (`controller.load.beats`)."""
-        return self.at(ofport).rates.is_late
+        """Whether the counter of a port is late (`controller.load.rates`)."""
+        return bool(self.at(ofport).rates.late)
 
     def counted_age_s(self, ofports: Iterable[int]) -> float:
         """Return the time, in seconds, since the start of the interval that late counters cover.
@@ -169,15 +168,14 @@ class Loads:
         """
         ages = [0.0]
         for rates in (self.at(ofport).rates for ofport in filter(self.is_late, ofports)):
-            updates = rates.beats.updates
-            if len(updates) > 1 and not rates.beats.is_over(rates.clock_s):
-                ages.append(rates.clock_s - updates[-2].clock_s)
+            if len(rates.updates) > 1 and not rates.is_over(rates.clock_s):
+                ages.append(rates.clock_s - rates.updates[-2].clock_s)
         return max(ages)
 
     def unsure(self, ofports: Iterable[int]) -> bool:
         """Whether it is unknown if the counter of a port that carries traffic is late."""
         known = (self.at(ofport).rates for ofport in ofports)
-        return any(rates.has_counted for rates in known if rates.beats.late is None)
+        return any(rates.has_counted for rates in known if rates.late is None)
 
     def unit(self, ofport: int, window_s: float | None, ago_s: float = 0.0) -> Load:
         """Return the mean load of a VM port's flows, or zero while it is not known.

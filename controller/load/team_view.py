@@ -45,7 +45,7 @@ class TeamView:
     started. `on_normal`: the NORMAL action forwards, so no flow counts traffic over uplinks.
     `in_cooldown`: the units that policies that act immediately must not move now. `recent_loads`:
     these policies use their peaks. `merge_due`: the split VM ports that may be merged. `late_known`:
-    all late counters (`controller.load.beats`) cover only time since the last load change.
+    all late counters (`controller.load.rates`) cover only time since the last load change.
     """
 
     config: BridgeConfig
@@ -388,7 +388,7 @@ class TeamView:
 
     @property
     def late_ports(self) -> set[int]:
-        """The ofports of VM ports whose units have late counters (`controller.load.beats`).
+        """The ofports of VM ports whose units have late counters (`controller.load.rates`).
 
         These are ports whose own counters are late, and ports with address units.
         """
@@ -466,7 +466,7 @@ class TeamView:
             return self._live_of(port)
         load = self.loads.port(port.ofport, None)
         counted = self.loads.at(port.ofport)
-        if not counted.rates.is_late or not counted.share.is_whole:
+        if not counted.rates.late or not counted.share.is_whole:
             return load
         carried = sum((uplink.load for uplink in self.uplinks()), IDLE)
         return Load(min(load.tx_bps, carried.tx_bps), min(load.rx_bps, carried.rx_bps))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from controller.load.beats import Total, more_bytes
+from controller.load.rates import Total, more_bytes
 from policies.model import IDLE, Load
 
 # The time over which the share is measured: much longer than the lag of flow counters.

@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from controller.bridge.bridge import Bridge
-from controller.load.beats import LONGEST_BEAT_S
 from controller.load.filling import FULL_RATIO
 from controller.load.loads import UPLINK_LAG_S, Loads
-from controller.load.polling import BUCKETS_INTERVAL_S, ON_TIME_S, ROUNDING_S, UNITS_INTERVAL_S
-from controller.load.rates import LATEST_S, Rates
+from controller.load.polling import (
+    BUCKETS_INTERVAL_S,
+    ON_TIME_S,
+    ROUNDING_S,
+    UNITS_INTERVAL_S,
+)
+from controller.load.rates import LATEST_S, LONGEST_BEAT_S, Rates
 from controller.load.recent_loads import PEAK_S
 from controller.load.team_view import TeamView
 from controller.teaming import buckets
@@ -71,9 +75,9 @@ def _repeats(rates: Rates) -> bool:
     This holds if the counter is known to be updated without delay, or if it has not grown for longer
     than the longest update interval.
     """
-    if rates.beats.late is not None:
+    if rates.late is not None:
         return is_live(rates)
-    counted_s = rates.beats.counted_s
+    counted_s = rates.counted_s
     if rates.total is None or counted_s is None:
         return rates.total is None
     return rates.clock_s - counted_s > LONGEST_BEAT_S
@@ -81,7 +85,7 @@ def _repeats(rates: Rates) -> bool:
 
 def is_live(rates: Rates) -> bool:
     """Whether a counter is known to be updated without delay, and has no recorded late updates."""
-    return rates.beats.late is False and not rates.beats.updates
+    return rates.late is False and not rates.updates
 
 
 def hold(bridge: Bridge, until_s: float) -> None:

@@ -34,7 +34,7 @@ def read(
 
 def test_a_counter_that_counts_on_is_live() -> None:
     rates = read(Rates(), 3.0, 0.0)
-    assert rates.beats.late is False
+    assert rates.late is False
     assert rates.latest().tx_bps == pytest.approx(RATE_BPS, rel=1e-6)
 
 
@@ -43,7 +43,7 @@ def test_the_rate_of_one_that_has_beats_is_that_of_whole_beats(beat_s: float) ->
     rates = Rates()
     for end in range(30, 61):
         rates = read(Rates(), end / 10, beat_s)
-        assert rates.beats.late is True
+        assert rates.late is True
         # A beat is seen to a reading: of two beats of 0.4 s that is an eighth.
         assert rates.latest().tx_bps == pytest.approx(RATE_BPS, rel=0.27)
         assert rates.mean(2.0).tx_bps == pytest.approx(RATE_BPS, rel=0.15)  # type: ignore[union-attr]
@@ -59,7 +59,7 @@ def test_nothing_is_carried_when_no_beat_comes_any_more() -> None:
 def test_one_that_begins_to_count_at_once_is_live_again() -> None:
     rates = read(Rates(), 3.0, 0.5)
     read(rates, 4.0, 0.0, from_s=3.0, already=RATE_BPS / 8 * 3.0)
-    assert rates.beats.late is False
+    assert rates.late is False
 
 
 def test_who_reads_too_seldom_to_see_beats_takes_some_of_them() -> None:

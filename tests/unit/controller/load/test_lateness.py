@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.load.beats import Total
 from controller.load.lateness import MOST_LATE_S, Lateness
+from controller.load.rates import Total
 from tests.unit.controller.load.counted_late import counted_late, vms
 from tests.unit.fake_switch import Rate, moves
 

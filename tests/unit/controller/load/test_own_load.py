@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.load.beats import Total
 from controller.load.loads import OwnLoad
+from controller.load.rates import Total
 from policies.model import IDLE
 
 KEEP_S = 60.0

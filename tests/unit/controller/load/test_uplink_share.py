@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.load.beats import Total
+from controller.load.rates import Total
 from controller.load.uplink_share import UplinkShare
 from policies.model import Load
 
