@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from policies.model import IDLE, Load, Unit
@@ -84,11 +84,6 @@ class RecentLoads:
         """When a peak next falls, or phases change, if loads stay the same; infinity: never."""
         forgotten_s = self._phases[0].until_s + PEAK_S if self._phases else math.inf
         return min(forgotten_s, self.begins_s, falls_s(self._peaks.values(), PEAK_S))
-
-    @property
-    def units(self) -> Collection[str]:
-        """The units that have a peak, by name."""
-        return self._peaks.keys()
 
     def peak_of(self, unit: str) -> Load | None:
         """Return the peak of a unit; None if the unit is unknown, or has carried nothing."""

@@ -247,14 +247,12 @@ class TeamView:
         The sum of the loads may be too high, because flow counters and port counters are updated at
         different times.
         """
-        sums: dict[str | None, Load] = {}
-        for unit in behind:
-            sums[unit.behind] = sums.get(unit.behind, IDLE) + unit.load
-        parts = {}
-        for port in self.config.vm_ports:
-            if port.name not in sums or port.counted_by_flows:
-                continue
-            parts[port.name] = _parts(self.loads.port(port.ofport, None), sums[port.name])
+        sums = _sums((unit.behind, unit.load) for unit in behind)
+        parts = {
+            port.name: _parts(self.loads.port(port.ofport, None), sums[port.name])
+            for port in self.config.vm_ports
+            if port.name in sums and not port.counted_by_flows
+        }
         return [
             _scaled(unit, *parts[unit.behind]) if unit.behind in parts else unit for unit in behind
         ]
@@ -321,25 +319,21 @@ class TeamView:
         if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
             return None
         more = self.unexplained() if unexplained is None else unexplained
-        units = list(self.loaded())
-        known, cooling = peaks.units, self.in_cooldown
+        units, cooling = list(self.loaded()), self.in_cooldown
         use = "present" if peaks is NO_PEAKS else "peaks"
         for number, unit in enumerate(units):
-            if unit.load is IDLE and unit.name not in known and unit.name not in cooling:
+            most = peaks.peak_of(unit.name)
+            if unit.load is IDLE and most is None and unit.name not in cooling:
                 # Most buckets are idle.
                 continue
             load = unit.own_load
-            if (
-                (most := peaks.peak_of(unit.name))
-                and load.tx_bps <= most.tx_bps
-                and load.rx_bps <= most.rx_bps
-            ):
+            if most and load.tx_bps <= most.tx_bps and load.rx_bps <= most.rx_bps:
                 load = most
             excluded = unit.excluded or unit.name in cooling
             if load is not unit.load or excluded:
                 parts = unit, load, unit.load.tx_bps if unit.spread else 0.0, excluded
                 units[number] = self.reused.reuse(use, unit.name, Unit.as_judged, parts)
-        sums = _by_uplink(units)
+        sums = _sums((unit.uplink, unit.load) for unit in units)
         uplinks = tuple(u.carrying(more[u.name] + sums.get(u.name, IDLE)) for u in self.uplinks())
         return self._snapshot(policy, uplinks, tuple(units))
 
@@ -506,13 +500,17 @@ class TeamView:
 
 def _by_uplink(units: Iterable[Unit]) -> dict[str | None, Load]:
     """Return the sums of the loads that move with units, by uplink."""
+    return _sums((unit.uplink, unit.own_load) for unit in units)
+
+
+def _sums(loads: Iterable[tuple[str | None, Load]]) -> dict[str | None, Load]:
     sums: dict[str | None, list[float]] = {}
-    for unit in units:
-        if unit.load is not IDLE:
-            load, tx_and_rx = unit.own_load, sums.setdefault(unit.uplink, [0.0, 0.0])
+    for name, load in loads:
+        if load is not IDLE:
+            tx_and_rx = sums.setdefault(name, [0.0, 0.0])
             tx_and_rx[0] += load.tx_bps
             tx_and_rx[1] += load.rx_bps
-    return {uplink: Load(*tx_and_rx) for uplink, tx_and_rx in sums.items()}
+    return {name: Load(*tx_and_rx) for name, tx_and_rx in sums.items()}
 
 
 def _vm_port(
