@@ -367,8 +367,7 @@ class Scheduler:
     def forget_loads(self) -> None:
         """Forget all loads, because the switch was disconnected or replaced."""
         self._judged, self.same_until_s = None, -math.inf
-        self.recent_loads = RecentLoads()
-        self.filling.forget_filling()
+        self.recent_loads, self.filling = RecentLoads(), Filling()
 
     @property
     def awaits_confirmation(self) -> bool:

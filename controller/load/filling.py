@@ -156,12 +156,6 @@ class Filling:
         # When earlier traffic is forgotten, the result of `least_unexplained` rises.
         return min([*lasting_s, falls_s(self._lowest.values(), UNEXPLAINED_S)])
 
-    def forget_filling(self) -> None:
-        self.full_s = self.high_s = self._fast_s = None
-        self._addresses_s = NEVER
-        self.steady = True
-        self._lowest, self.taken_s = {}, -math.inf
-
 
 def _since_s(since_s: float | None, is_so: bool, now_s: float) -> float | None:
     """Return since when a condition has held; None if it does not. `since_s`: the last result."""
