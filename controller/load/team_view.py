@@ -174,7 +174,7 @@ class TeamView:
     def units(self) -> tuple[Unit, ...]:
         """Return all units without loads: VM ports, address units and buckets."""
         ports = self._vm_ports((port, port.binding, IDLE) for port in self.config.vm_ports)
-        return (*ports, *self._behind(ports), *self._buckets("idle", self.found.get, None))
+        return (*ports, *self._behind(ports), *self._in_buckets("idle", self.found.get, None))
 
     def _vm_ports(self, loads: Iterable[tuple[VmPortConfig, str | None, Load]]) -> list[Unit]:
         """Make the units of VM ports, each with its uplink and its load."""
@@ -221,11 +221,11 @@ class TeamView:
         ]
         if behind and window_s is None:
             behind = self._within_ports(behind)
-        in_buckets = self._buckets(str(window_s), self._at, (over_s, ago_s))
+        in_buckets = self._in_buckets(str(window_s), self._at, (over_s, ago_s))
         units = self._evenly([*ports, *behind, *in_buckets])
         return tuple(self._as_carried(units) if window_s is None else units)
 
-    def _buckets(
+    def _in_buckets(
         self,
         use: str,
         uplink_of: Callable[[str], str | None],
@@ -300,7 +300,11 @@ class TeamView:
         """
         if not self.covers(window_s):
             return None
-        units = tuple(map(_apart, self.loaded(window_s)))
+        # Traffic that a VM port sends through buckets moves with buckets.
+        units = tuple(
+            u.as_judged(u.own_load, u.load.tx_bps, u.excluded) if u.spread else u
+            for u in self.loaded(window_s)
+        )
         return self._snapshot(policy, self.carrying(window_s), units)
 
     def offered(
@@ -584,10 +588,3 @@ def _scaled(unit: Unit, tx: float, rx: float) -> Unit:
     """Return a unit with a scaled load. Traffic that it sends through buckets is not scaled."""
     load = Load(unit.load.tx_bps * (1.0 if unit.spread else tx), unit.load.rx_bps * rx)
     return unit.as_judged(load, unit.spread_bps, unit.excluded)
-
-
-def _apart(unit: Unit) -> Unit:
-    """Return a unit without the traffic that it sends through buckets, which moves with buckets."""
-    if not unit.spread:
-        return unit
-    return replace(unit, load=unit.own_load, spread_bps=unit.load.tx_bps)
