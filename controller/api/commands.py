@@ -40,10 +40,10 @@ def _valid(kind: Kind) -> Callable[[str], str]:
 
 
 def service_name(text: str) -> str:
-    """Check the name of a service, and return it unchanged.
+    """Return `text` if it is a valid name of a service.
 
     Raises:
-        ValueError: the text cannot be the name of a service.
+        ValueError: `text` is not a valid name of a service.
     """
     if re.fullmatch(rf"{SERVICE}[A-Za-z0-9._-]{{0,20}}", text):
         return text
@@ -98,17 +98,17 @@ _ROWS = (
             Argument(
                 "--metrics-ca-cert",
                 "FILE",
-                "TLS: the CA that signed the certificates of clients that may read metrics",
+                "TLS: the CA that signed the certificates of clients that can read metrics",
             ),
             Argument(
                 "--metrics",
                 "ADDR:PORT",
-                f"serve metrics at this address, or none (default: {DEFAULT_METRICS})",
+                f"serve metrics at this address; none: no metrics (default: {DEFAULT_METRICS})",
             ),
             Argument(
                 "--history",
                 "FILE",
-                "the file in which decisions are recorded, or none "
+                "the file in which decisions are recorded; none: no file "
                 "(default: ovs-lbt-history.jsonl in Open vSwitch's log directory)",
             ),
             Argument(

@@ -1,4 +1,4 @@
-"""The commands that the engine returns for the service to carry out: on switches, the database, files."""
+"""The engine's commands, which the service carries out on switches, in the database and in files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ReadStats(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ReadInbound(BridgeCommand):
-    """Request counters of traffic from uplinks to these VM ports, and perhaps to other VM ports."""
+    """Request counters of traffic from uplinks to `ofports` (all VM ports if there are several)."""
 
     ofports: tuple[int, ...]
 
@@ -96,7 +96,7 @@ class Apply(BridgeCommand):
 class Prepare(Command):
     """Send the changes of an `Apply` in advance, without effect, so that the `Apply` is fast later.
 
-    The switch drops changes that are not applied within some seconds.
+    The switch drops changes that are not applied within a few seconds.
     """
 
     apply: Apply
@@ -144,7 +144,7 @@ class AddSelectGroup(BridgeCommand):
 class Shape(BridgeCommand):
     """Set the queues of devices, as (device, queues); None removes our queues. The answer is a `Shaped`.
 
-    `replaces`: the devices on which another program's qdisc may be replaced.
+    `replaces`: the devices on which another program's qdisc is replaced, too.
     """
 
     wanted: tuple[tuple[str, Shaper | None], ...]
@@ -226,7 +226,7 @@ class Report(Command):
 
 @dataclass(frozen=True, slots=True)
 class ReportFailure(Command):
-    """An internal error in a bridge or request, named `of`. `again`: the log already contains the error."""
+    """An internal error in the bridge or request `of`. `again`: the log already contains the error."""
 
     of: str
     error: Exception

@@ -62,7 +62,7 @@ class Leading(Event):
 
 @dataclass(frozen=True, slots=True)
 class Challenged(Event):
-    """A service on standby checks whether this one is alive."""
+    """A service on standby checks whether this service is alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ class ForwardingByOne(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class Tick(Event):
-    """Run the due timers of the bridge whose timer has been due for longest.
+    """Run the due timers of the bridge whose timer has been due longest.
 
     The service sends another `Tick` while a timer is due. Between two ticks, the service can carry out
     the commands of the first `Tick`, and handle urgent events.

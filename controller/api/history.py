@@ -279,7 +279,7 @@ def _utilizations(of: Mapping[str, Utilization]) -> dict[str, dict[str, float]]:
 
 
 def fields(record: object, *names: str) -> dict[str, Any]:
-    """Return the named fields of a record, with values for JSON."""
+    """Return the fields `names` of a record, with values for JSON."""
     return {name: _plain(getattr(record, name)) for name in names}
 
 

@@ -47,7 +47,7 @@ _NAME = re.compile(r"(\.?)([\w-]+)(?:(!?=)(\S*))?")
 class Name(NamedTuple):
     """A column, or a key of `other_config`, and the values that are reported.
 
-    `condition`: "=" if `value` is reported, "!=" if all other values are, "" if none is.
+    `condition`: "=": `value` is reported; "!=": every other value is; "": no value is reported.
     """
 
     is_key: bool

@@ -58,14 +58,14 @@ def hidden_flows(row: BridgeRow, on_bond: bool, listens_on: int | None) -> Itera
         harm = (
             "do not reach VMs" if on_bond else "leave on all uplinks, and reach VMs several times"
         )
-        found = f"in-band control: ARP requests of the host {harm}"
+        found = f"in-band control: ARP requests from the host {harm}"
         yield f"{found}; turn it off: ovs-vsctl set bridge {bridge} other_config:disable-in-band=true"
     # The service answers only bridges that are attached.
     ours = any(target.endswith(f":{listens_on}") for target in row.controllers)
     if on_bond and row.unanswered and not ours and row.fail_mode != SECURE:
         targets = ", ".join(target for target in row.controllers if target.startswith(DIALED))
         found = f"controller {targets} does not answer, so NORMAL forwards all frames (fail mode standalone)"
-        harm = "broadcasts of VMs and the host do not reach VMs on this host"
+        harm = "broadcasts from VMs and the host do not reach VMs on this host"
         yield f"{found}, and {harm}; remove the controller: ovs-vsctl del-controller {bridge}"
 
 

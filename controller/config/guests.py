@@ -52,7 +52,7 @@ class VmNames(NamedTuple):
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """The names under which a bridge may store the interface's rules; later names take precedence."""
+        """The names under which a bridge can store the interface's rules; later names take precedence."""
         return (*self.of_vm, *self.own_identities)
 
     @property

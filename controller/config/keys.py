@@ -51,7 +51,7 @@ class Key:
 
     @property
     def settable(self) -> bool:
-        """Whether operators may set this key."""
+        """Whether operators can set this key."""
         return not self.takes.by_service
 
     @property
@@ -75,10 +75,10 @@ class Key:
         return f"{text} Default: {self.in_effect}." if self.in_effect else text
 
     def parse(self, text: str) -> Any:
-        """Parse a value.
+        """Return the value that `text` stands for.
 
         Raises:
-            ValueError: the text is not a valid value.
+            ValueError: `text` is not a valid value of this key.
         """
         if len(text) > MOST_VALUE_CHARACTERS and not self.takes.unlimited:
             raise ValueError(text)
@@ -284,7 +284,7 @@ KEYS = (
     _vm_port(
         "allow",
         kinds.UPLINKS,
-        "The only uplinks that the VM port may use. While none of these uplinks carries"
+        "The only uplinks that the VM port can use. While none of these uplinks carries"
         " traffic, the VM port has no uplink.",
         otherwise="every uplink",
     ),
@@ -323,7 +323,11 @@ KEYS = (
         " % of an uplink's capacity can be reserved. A reservation takes precedence over"
         " `affinity`, `anti-affinity` and `prefer`.",
     ),
-    _vm_port("limit-mbps", kinds.MBPS, "The highest rate at which the VM port may send."),
+    _vm_port(
+        "limit-mbps",
+        kinds.MBPS,
+        "The highest rate at which the VM port can send.",
+    ),
     _vm_port(
         "unit",
         kinds.name_in(("port", "source-mac")),
@@ -353,7 +357,7 @@ def keys_of(record: Record) -> dict[str, Key]:
 
 
 def settable(keys: Mapping[str, Key]) -> dict[str, Key]:
-    """Return the keys that operators may set."""
+    """Return the keys that operators can set."""
     return {name: key for name, key in keys.items() if key.settable}
 
 
@@ -376,7 +380,7 @@ INDENT = 21
 
 
 def manual() -> str:
-    """Return the description of all keys that operators may set, for `set --help`."""
+    """Return the description of all keys that operators can set, for `set --help`."""
     parts = []
     for record, title in TITLES.items():
         keys = (key for key in KEYS if key.record is record and key.settable)

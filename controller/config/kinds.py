@@ -38,9 +38,9 @@ class Kind:
     """A kind of value.
 
     `parse` converts text to a value or raises ValueError. `expected`: the description of valid
-    values in errors and documents. `salvage`: returns the usable part of an invalid value, which is used
-    if there is no earlier valid value. `by_service`: whether only the service writes such values.
-    `unlimited`: whether the value may be longer than other values. `words`: all valid words, if any.
+    values in errors and documents. `salvage`: returns the usable part of an invalid value, which is
+    used if there is no earlier valid value. `by_service`: whether only the service writes such
+    values. `unlimited`: whether the value has no maximum length. `words`: all valid words, if any.
     """
 
     parse: Callable[[str], Any]
@@ -63,7 +63,7 @@ def checked(parse: Callable[[str], T], is_valid: Callable[[T], bool]) -> Callabl
 
 
 def name_in(names: Collection[str]) -> Kind:
-    """Return the kind of a value that is one of `names`. Names may be added to `names` later."""
+    """Return the kind of a value that is one of `names`. Names can be added to `names` later."""
     return Kind(checked(str, lambda text: text in names), one_of(names), words=names)
 
 

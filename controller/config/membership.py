@@ -187,7 +187,7 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Found
     ]
     if bonded := sorted(members_of_bonds(row).intersection(named)):
         remedy = "name the members of one bond, or only ports outside bonds"
-        wrong.append((f"the list has members of bonds: {', '.join(bonded)}", remedy))
+        wrong.append((f"the list contains bond members: {', '.join(bonded)}", remedy))
     if vms or left or bonded:
         return known.uplinks or tuple(name for name in named if name not in vms), wrong
     return named, wrong
@@ -255,7 +255,7 @@ def _missing(
 ) -> dict[str, str | None]:
     """Return the interfaces in `new` that seem to lead to the network, each with the evidence.
 
-    The evidence is None if the interface may only be a renamed device of an uplink in `gone`.
+    No evidence (None): the only sign is that an uplink in `gone` could have been renamed.
     """
     bonded, in_use, missing = members_of_bonds(row), _in_use(row), dict[str, str | None]()
     stem = _stem(row, uplinks, known)

@@ -84,7 +84,7 @@ def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
 
 
 def with_policies(found: Offload, policies: Iterable[str], connection_hash: str) -> Offload:
-    """Return `found` with the effects on the policies in use. `connection_hash`: the key's value."""
+    """Return `found` with the effects on the policies in use. `connection_hash`: the setting."""
     if not found.by_tc:
         return found
     hashed = (_hashed(policy, connection_hash, found.no_card) for policy in sorted({*policies}))

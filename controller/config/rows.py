@@ -58,7 +58,7 @@ class Guest:
     """A VM behind a patch port: one of its addresses, and its name.
 
     `identity`: the name under which the bridge stores the VM's rules. `pin`: the VM's rule `pin`.
-    `identities`: all names under which the bridge may store rules, in increasing order of precedence.
+    `identities`: all names under which the bridge can store rules, in increasing order of precedence.
     """
 
     mac: str
@@ -129,7 +129,7 @@ class PortRow:
     external_ids: Mapping[str, str] = field(default_factory=dict)
 
     def with_interfaces(self, changed: Callable[[InterfaceRow], InterfaceRow]) -> PortRow:
-        """Return the port with `changed` applied to each interface; the same object if none differs."""
+        """Return the port with `changed` applied to each interface; itself if no interface changes."""
         interfaces = tuple(map(changed, self.interfaces))
         return self if interfaces == self.interfaces else replace(self, interfaces=interfaces)
 
@@ -196,7 +196,7 @@ class BridgeRow:
         )
 
     def with_interfaces(self, changed: Callable[[InterfaceRow], InterfaceRow]) -> BridgeRow:
-        """Return the bridge with `changed` applied to each interface; the same object if none differs."""
+        """Return the bridge with `changed` applied to each interface; itself if no interface changes."""
         ports = tuple(port.with_interfaces(changed) for port in self.ports)
         return self if ports == self.ports else replace(self, ports=ports)
 

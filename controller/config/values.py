@@ -135,7 +135,7 @@ class VmPortConfig:
 
     @property
     def may_spread(self) -> bool:
-        """Whether the port's connections may use several uplinks, always or sometimes."""
+        """Whether the port's connections can use several uplinks, always or sometimes."""
         return PRESETS[self.policy].spreads_connections and not self.unsplittable
 
     @property
@@ -300,7 +300,7 @@ class BridgeConfig:
 
     @property
     def asked(self) -> BridgeConfig:
-        """The configuration that the operator requested, which may not be in force."""
+        """The configuration that the operator requested, which is not always in force."""
         return self.instead_of or self
 
     @property

@@ -159,7 +159,7 @@ def port_vlans(mode: str | None, tag: int | None, trunks: Iterable[int]) -> Port
 
 
 def carriers(port: PortVlans, uplinks: Mapping[str, PortVlans]) -> frozenset[str]:
-    """Return the names of the uplinks that a VM port may use because of its VLANs.
+    """Return the names of the uplinks that a VM port can use because of its VLANs.
 
     These uplinks carry all VLANs that are configured on the port. If there is no such uplink, or if the
     port is a trunk without a list of VLANs, these uplinks carry the port's native VLAN (if any) and at

@@ -205,7 +205,7 @@ class _Reader:
         """Whether frames from addresses that are not in `attached-mac` are accepted."""
         if wanted == "reject" and not attached:
             problem = "reject has no effect without attached-mac in external_ids"
-            remedy = "set attached-mac to the addresses from which the VM may send"
+            remedy = "set attached-mac to the addresses that the VM sends from"
             self.settings.report(self.record, PREFIX + "forged-transmits", problem, remedy)
         return not attached or (wanted or FORGED_BY_UNIT[unit]) == "accept"
 

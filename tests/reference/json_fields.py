@@ -279,7 +279,7 @@ EXPLAIN = (
         shares: the value of `shares`; `null` if not set
         reserve_bps: the value of `reserve-mbps`; `null` if not set
         limit_bps: the value of `limit-mbps`; `null` if not set
-        allowed[]: the uplinks that the VM port may use and that carry its VLANs
+        allowed[]: the uplinks that the VM port can use and that carry its VLANs
         allowed: `null` if all uplinks are allowed
         prefer[]: the uplinks in `prefer`, the best uplink first
         avoid[]: the uplinks that `prefer` excludes

@@ -104,7 +104,7 @@ def test_uplinks_of_two_bonds_are_refused() -> None:
     here, named = world(bridge(*ports, ids={})).start(), "eth1,eth2,eth3,eth4"
     assert says(refusal(here.ask("attach", "br0")), "2 bonds (bond0, bond1); keep one")
     told = refusal(here.ask("attach", "br0", f"uplinks={named}"))
-    assert says(told, "members of bonds: eth1, eth2, eth3, eth4; name the members of one bond")
+    assert says(told, "bond members: eth1, eth2, eth3, eth4; name the members of one bond")
     assert says(refusal(here.ask("attach", "br0", "uplinks=eth1,eth2")), "bond1 (eth3, eth4)")
     config = read_bridge(bridge(*ports, ids=ours(policy="load-based", uplinks=named)))
     assert teamed(config) == named.split(",")
