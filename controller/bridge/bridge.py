@@ -51,10 +51,10 @@ NEW_VM_AUDIT_S = 2.0
 
 
 class Bridge:
-    """One bridge, which handles events and returns commands.
+    """The state of one bridge. Its methods handle events, and return the commands to carry out.
 
-    `epoch_s`: the wall-clock time at which `now_s` was zero. `probe_key`: the key that signs
-    path-check probes, so that no other host can forge one.
+    `epoch_s`: the wall-clock time at which engine time was zero. `probe_key`: the key that signs
+    path-check probes, so that no other host can forge them.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class Bridge:
     # ---- requests of operators ---------------------------------------------------------------
 
     def inspect(self) -> Commands:
-        """Read the switch for a request. Meanwhile, policies do not decide for the bridge."""
+        """Read the switch for a request, and suspend the policies' decisions for the bridge."""
         self.turn(Turn.INSPECT)
         assert self.phase.changes_nothing, "a request inspects the bridge first"
         self.interrupted = False

@@ -56,7 +56,7 @@ MOST_TOLD = 8
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A series of internal errors of a bridge: the time to handle the bridge again, and the errors.
+    """Repeated internal errors in a bridge: the errors, and the time to handle the bridge again.
 
     `texts`: the errors in the log, the latest last. `count`: the number of times the bridge was handled again.
     `until_s`: when the bridge is handled again, in seconds of engine time. `holds`: whether all timers,
@@ -168,7 +168,7 @@ class Fleet:
         return found.until_s
 
     def end_failures(self, now_s: float) -> Commands:
-        """Forget errors that have not occurred again; return the remaining reports."""
+        """Forget errors that have not occurred again; return the reports to make."""
         reports, self._unreported = self._unreported, []
         for name, found in list(self.failures.items()):
             if now_s > found.until_s + OVER_AFTER_S:
@@ -326,7 +326,7 @@ class Fleet:
         return tuple(filter(None, map(self._status, wanted)))
 
     def status_after(self, name: str) -> BridgeStatus | None:
-        """Return the status of the attached bridge that follows `name` in name order; None if none does."""
+        """Return the status of the attached bridge whose name is next after `name`; None without one."""
         behind = [bridge for bridge in self.serving if bridge.config.name > name]
         return next(filter(None, map(self._status, behind)), None)
 
@@ -372,7 +372,7 @@ def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Se
 def _secured(row: BridgeRow) -> Commands:
     """Restore the fail mode that `attach` has set."""
     found = f"Bridge {row.name} fail_mode: changed to {row.fail_mode or 'standalone'} after attach"
-    why = "because plain uplinks form a loop without our flows; detach restores the previous mode"
+    why = "because plain uplinks form a loop without ovs-lbt; detach restores the previous mode"
     return [
         Report("warning", f"{found}; {controllers.SECURE} is set again, {why}"),
         Write((Setting("Bridge", row.name, "fail_mode", controllers.SECURE, column="fail_mode"),)),

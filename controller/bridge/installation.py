@@ -147,11 +147,11 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return self.bridge.reconcile(now_s)
 
     def ready(self, now_s: float) -> bool:
-        """Whether a bundle may be sent now."""
+        """Whether a bundle can be sent now."""
         return self.settled and not now_s < self.resumes_s < math.inf
 
     def _may_install(self, now_s: float) -> bool:
-        """Whether the switch may be changed now."""
+        """Whether the switch can be changed now."""
         bridge = self.bridge
         if not bridge.connected or not self.ready(now_s) or bridge.links.renumbered(self.config):
             return False
@@ -160,7 +160,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
     # ---- the desired pipeline ------------------------------------------------------------
 
     def desired(self, of: Bindings | None = None) -> Pipeline:
-        """Return the pipeline for bindings `of` (default: on the switch); empty if there is no team."""
+        """Return the pipeline for bindings `of` (None: those on the switch); empty without a team."""
         team = desired_team(self.bridge, of or self.bridge.placing.on_switch)
         return EMPTY if team is None else self._pipeline_of(team)
 
@@ -223,7 +223,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return Step(changes, installs, moves=opening is None, final=installs == desired)
 
     def install(self, now_s: float) -> tuple[list[Command], bool]:
-        """Return the commands that install the desired pipeline, and whether an empty bundle is already done."""
+        """Return the commands that install the desired pipeline, and whether an empty bundle was completed."""
         assert not self.bridge.phase.changes_nothing, "an inspected bridge is not changed"
         if not self._may_install(now_s):
             return [], False

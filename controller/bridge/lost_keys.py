@@ -91,9 +91,9 @@ class LostKeys:
     ) -> tuple[BridgeRow, Commands]:
         """Return the row, completed with the lost keys, and the resulting reports and writes.
 
-        `before`: the row that this method returned last for the bridge; None the first time. `may_begin`:
-        whether the last keys may apply: the service manages the bridge, or has just started, and no request
-        is changing the bridge.
+        `before`: the row that this method returned last for the bridge; None the first time.
+        `may_begin`: whether the last keys can begin to apply: the service manages the bridge, or
+        has just started, and no request is changing the bridge.
         """
         name, commands = row.name, Commands()
         were_lost = before is not None and before.keys_lost

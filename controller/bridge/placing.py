@@ -118,12 +118,12 @@ class Placing(Feature[Never]):
         return self._spread(self._split_on_switch)
 
     def _spread(self, names: Collection[str]) -> frozenset[str]:
-        """Return the VM ports in `names` that may be split, and whose frames no uplink loses."""
+        """Return the VM ports in `names` that can be split, and whose frames no uplink loses."""
         return splits.allowed(self.config, names) - self.kept_off.by_unit.keys()
 
     @property
     def kept_off(self) -> KeptOff:
-        """For each affected unit, the uplinks that lose frames of its VLANs, or its long frames."""
+        """By unit, the uplinks on which path checks lose frames of its VLANs, or long frames."""
         if not self.bridge.paths.since_s:
             return NOTHING
         learned, units = self.bridge.addresses.by_port, self.bridge.address_units.by_name.values()
@@ -232,7 +232,7 @@ class Placing(Feature[Never]):
             self.bridge.scheduler.splits.hold_splits(self._split_on_switch, now_s)
 
     def bind(self, now_s: float) -> list[Command]:
-        """Bind units to the best uplinks that they may use. The next bundle makes the resulting moves."""
+        """Bind units to the best uplinks that they can use. The next bundle makes the resulting moves."""
         bridge, units, uplinks = self.bridge, self.units(), self.uplinks()
         moves = bridge.scheduler.splits.take_unsent()
         moves += self.planned.rebind(units, uplinks, now_s)

@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parsed(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
-    """Parse the arguments of a command. Options may also precede the last positional arguments."""
+    """Parse the arguments of a command. Options can also precede the last positional arguments."""
     options, more = parser.parse_known_args(given)
     if more and not any(word.startswith("-") for word in more):
         for last in BY_NAME[options.command].positionals[-1:]:

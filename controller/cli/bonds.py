@@ -22,7 +22,7 @@ members are moved: a member's link goes down and up again, and with LACP the ups
 again. If a step fails, or a gateway that answers now does not answer later, all steps are rolled back.
 The configuration of your distribution still contains the Linux bond: change it before the next boot."""
 RISK_BACK = """\
-risk: packets are lost while members are moved. The VMs of the bridge lose their network, as its bond is removed."""
+risk: packets are lost while members are moved. The VMs lose their network, because the bridge's bond is removed."""
 KEPT = (
     "to keep this after a reboot, replace the Linux bond in the configuration of your distribution:"
 )
@@ -132,7 +132,7 @@ def forward(host: Host) -> str:
     new = ", a new bridge" if host.makes_bridge else ""
     lines = [
         f"{bond.name}: Linux bond, {bond.mode}, {', '.join(bond.members)}, {bond.mac}, MTU {bond.mtu_bytes}",
-        f"becomes: bond {bond.name} of {bridge}{new}, {', '.join(bond.settings)}",
+        f"becomes: bond {bond.name} on {bridge}{new}, {', '.join(bond.settings)}",
     ]
     if bond.is_port:
         lines.append(f"stays on {bridge}: addresses, routes, VMs")
@@ -146,7 +146,7 @@ def back(host: Host) -> str:
     """Return a description of the steps and risks of the migration back to a Linux bond."""
     bond = host.bond
     lines = [
-        f"{bond.name}: bond of {host.bridge}, {', '.join(bond.members)}",
+        f"{bond.name}: bond on {host.bridge}, {', '.join(bond.members)}",
         f"becomes: Linux bond, {bond.mode}, {' '.join(bond.options)}",
         *([] if bond.is_port else _moved(host, bond.name)),
     ]

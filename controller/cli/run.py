@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def address(option: str, text: str, expected: str) -> tuple[str, int] | None:
-    """Parse the address and port of ADDR:PORT; None for the word `none`.
+    """Parse an address and a port in the form ADDR:PORT; None for the word `none`.
 
     Raises:
         ValueError: `text` is neither ADDR:PORT nor `none`.
@@ -95,7 +95,7 @@ def _running() -> str | None:
 
 
 def log(level: int, everything: bool = False) -> None:
-    """Log our messages of at least `level`, and libraries' warnings (or `everything`), to stderr."""
+    """Log ovs-lbt's messages from `level` on, and libraries' warnings or `everything`, to stderr."""
     terminal.log_to_stderr()
     logging.getLogger("controller").setLevel(level)
     for noisy, quiet in (

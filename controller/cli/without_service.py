@@ -21,14 +21,14 @@ from controller.text.wording import STARTED, Refused, quoted
 
 
 def rescue(bridge: str | None, dry_run: bool) -> int:
-    """Make a bridge (None: all) with plain uplinks forward on one uplink without the service."""
+    """Make one bridge (None: all) with plain uplinks forward on one uplink, without the service."""
     from controller import rescue as rescuing
 
     return _print(lambda: rescuing.rescue(client.database(), bridge, dry_run))
 
 
 def plan_endpoints(as_json: bool) -> int:
-    """Show the planned tunnel endpoint of each VM, after measuring the VMs' loads for some seconds."""
+    """Show the planned tunnel endpoint of each VM, after a short measurement of VMs' loads."""
     from controller import announce_endpoints
     from controller.host.programs import run as run_program
     from controller.operations import endpoint_plan as plan

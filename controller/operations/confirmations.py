@@ -89,7 +89,7 @@ class _Waiting(Job):
         waits = row is not None and UNCONFIRMED in row.external_ids
         self.over = not (refused and waits)
         if refused:
-            text = f"bridge {self.name}: {change.what} was not confirmed, and is not rolled back yet: {answer}"
+            text = f"bridge {self.name}: {change.what} was not confirmed, but has not been rolled back yet: {answer}"
             told: Commands = [Reply(number, text, refused=True) for number in asked]
             if waits and self.failed != answer:
                 told.append(Report("warning", text))

@@ -193,7 +193,7 @@ def detach(
     if confirm_s is not None:
         unconfirmed.refuse_waiting(row, fleet.epoch_s + now_s)
         if _was_standalone(row) and (linked := _looping(row, bridge)):
-            loop = f"NORMAL would join {', '.join(linked)} into a loop"
+            loop = f"NORMAL would form a loop over {', '.join(linked)}"
             found = f"bridge {name} would return to fail mode standalone, and {loop}"
             raise Refused(f"{found}; take down all but one of these uplinks")
         back = unconfirmed.keys_of(row)

@@ -68,7 +68,7 @@ class Account:
     all other fields concern the port's other traffic. `cooldown_until_s`: the end of the cooldown, if any.
     `kept_off`: for each uplink that loses frames of the port, a description of these frames. `uplink`: the
     current (or, in observe mode, assumed) uplink. `home`: the home uplink. `own_policy`: the configured
-    policy, which may not be in force. `split_s`: the time since which sent traffic is spread by connection.
+    policy, perhaps not in force. `split_s`: the time since which sent traffic is spread by connection.
     `dropped`: the number of the port's frames that were dropped on purpose, by reason.
     `decided_in_s`: the time until a full window is measured, and the policy decides.
     """

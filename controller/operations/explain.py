@@ -245,7 +245,7 @@ def _rules(account: Account) -> list[str]:
     policy = account.bridge.config.asked.policy
     of_bridge = f"has its own policy (the policy of the bridge is {policy})"
     lost = ", which loses path-check probes, while another uplink carries traffic"
-    apart = f"should not share an uplink with others of anti-affinity set {rules.anti_affinity}"
+    apart = f"should not share an uplink with others in anti-affinity set {rules.anti_affinity}"
     told = (
         (rules.pin, f"pinned to {rules.pin}"),
         (port.excluded, "excluded: no policy moves the VM port"),
@@ -391,7 +391,7 @@ def _room(account: Account) -> str:
     verdict, limit_ratio = account.verdict, account.bridge.config.threshold_ratio
     able = [account.team_view[name] for name in (verdict.expected_ratio if verdict else ())]
     if verdict is None or not able:
-        return "another uplink that the VM port may use must be in service"
+        return "another uplink allowed for the VM port must be in service"
     alone = [account.unit.load.utilization_ratio(uplink.capacity_bps) for uplink in able]
     if min(alone) > limit_ratio:
         fastest = f"this VM port needs {min(alone):.0%} of the fastest other uplink's capacity"

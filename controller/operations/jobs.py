@@ -1,8 +1,8 @@
 """Runs requests that take several events, as jobs in steps: each job changes one bridge.
 
 A step consists of a message that the job has sent, and a condition for which the job waits. A job's
-number identifies the database's answers to the job. A job that attaches or detaches a bridge ends when no
-work is left on the switch, which may be after the answer to the request.
+number identifies the database's answers to the job. A job that attaches or detaches a bridge ends
+when no work is left on the switch, possibly after the answer to the request.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Job:
         return self.end(why, now_s, refused=True)
 
     def blame(self, since_s: float) -> str:
-        """Return the end of an answer that names the ovs-lbt fault since `since_s`; empty without one."""
+        """Return the end of an answer that names the ovs-lbt fault since `since_s`, if there is one."""
         fault = self.fleet.blamed(self.name, since_s)
         return f", because ovs-lbt itself failed: {fault.text}; {OUR_LOG}" if fault else ""
 

@@ -82,7 +82,7 @@ class Vlan:
 class LinuxBond:
     """A Linux bond. `members`: in the order of their move. `options`: as in `ip link add`.
 
-    `settings`: columns of the new Port. `lost`: functions that are lost. `is_port`: on a bridge.
+    `settings`: columns of the new Port. `lost`: lost functions. `is_port`: it is a bridge port.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Host:
     """The host's network configuration, as read before it is changed.
 
     `own`, `vlans`: the addresses, routes and VLANs of the device that has the host's addresses.
-    `answering`: the gateways that answer. `cut`: whether `own` and `vlans` have begun to move.
+    `answering`: the gateways that answer. `cut`: whether the move of `own` and `vlans` has begun.
     """
 
     bond: LinuxBond

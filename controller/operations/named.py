@@ -140,7 +140,7 @@ def member(fleet: Fleet, name: str) -> tuple[Bridge, UplinkConfig]:
 
 
 def carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
-    """Return the uplink `name` of the team. Refuse an uplink that the VM port may not use."""
+    """Return the uplink `name` of the team. Refuse an uplink that the VM port must not use."""
     found = uplink(bridge, name)
     if port.carriers is not None and name not in port.carriers:
         carriers = f"use {one_of(sorted(port.carriers))}" if port.carriers else "no uplink does"

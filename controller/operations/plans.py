@@ -34,11 +34,11 @@ WAY = (Column("USED-BY", least=8, optional=True), Column("FROM"), Column("TO"), 
 MOVES = (Column("PORT"), *WAY, Column("WHY"))
 # The heading of the loads in observe mode, and its explanation.
 IF_ENFORCED = "IF ENFORCED"
-OBSERVED = "observe mode: uplinks and loads are as they would be by now in enforce mode, not the current ones"
+OBSERVED = "observe mode: uplinks and loads are those of enforce mode, not the current ones"
 
 
 def only(bridges: Iterable[Bridge], plan_id: str | None) -> str:
-    """Return the bridge for `apply` if none is named: the one with plan `plan_id`, or else with moves.
+    """Return the bridge for `apply` if none is named: that of plan `plan_id`, else the one with moves.
 
     Raises:
         Refused: there is no plan, or several plans have moves.

@@ -31,7 +31,7 @@ _OF_SERVICE = (PREFIX + "binding", PREFIX + "moved")
 
 
 class What(StrEnum):
-    """A kind of change that may have to be confirmed."""
+    """A kind of change that can require confirmation."""
 
     ATTACH = "attach"
     DETACH = "detach"
@@ -217,13 +217,13 @@ def waiting(name: str, change: Unconfirmed, epoch_now_s: float) -> str:
 
 
 def nothing_waits(name: str) -> str:
-    """Return the refusal to confirm or roll back if the bridge has no unconfirmed change."""
+    """Return the refusal of `confirm` and `rollback` for a bridge without an unconfirmed change."""
     found = f"bridge {name} has no unconfirmed change"
     return f"{found}; only a change with --rollback-after must be confirmed, within the given time"
 
 
 def too_late(name: str, change: Unconfirmed) -> str:
-    """Return the refusal to confirm a change after its deadline."""
+    """Return the refusal of `confirm` after the deadline of a change."""
     found = f"{change.what} was not confirmed in time, and is being rolled back"
     return f"bridge {name}: {found}; run {change.what} again"
 

@@ -92,7 +92,7 @@ class Typing:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The mode that shows `text` (None: not arrived) from line `top` on. `port`: the explained VM port."""
+    """The mode that shows `text` (None: pending) from line `top` on. `port`: the VM port to explain."""
 
     text: str | None
     port: str | None = None

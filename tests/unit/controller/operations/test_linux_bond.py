@@ -266,7 +266,7 @@ def test_the_plan_says_what_moves_and_the_risk() -> None:
     said = bonds.forward(moved()).splitlines()
     parts = [
         ("bond0: ", "active-backup", "eth1, eth0", MAC, "1500"),
-        ("becomes: ", "bond0 of br0", *read(links()).settings),
+        ("becomes: ", "bond0 on br0", *read(links()).settings),
         ("moves to br0: ", "192.0.2.10/24"),
         ("moves to br0: ", "default via 192.0.2.1"),
         ("moves to br0: ", "VLAN 20", "bond0.20"),
