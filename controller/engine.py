@@ -1,9 +1,9 @@
 """The engine: handles events of all bridges and returns commands, without I/O.
 
-The path from port statistics to a group change: the shell decodes the reply (`openflow`), `load`
-converts counters to loads and a snapshot for `Bridge`, the policy plans moves (`decisions`),
-`dataplane.pipeline` compares the pipeline for the new bindings with the installed one, and the shell
-encodes the differences as one bundle.
+The path from port statistics to a group change: `openflow` decodes the reply, `load` converts
+counters to loads and a snapshot for `Bridge`, the policy plans moves (`decisions`),
+`dataplane.pipeline` compares the pipeline for the new bindings with the installed one, and
+`openflow` encodes the differences as one bundle.
 
 While another service leads, this one is on standby: see `Engine._stand_by` and `ovsdb.leadership`.
 """

@@ -1,12 +1,12 @@
-"""MAC learning: the VM port of each address, and the source addresses that a VM port may use.
+"""MAC learning: the VM port of each address, and the source addresses allowed for a VM port.
 
 Tables: LEARN, SET_LOCK. Their flows add learned flows to LOCATION (the VM port of an address),
 LOCAL_SOURCE (which recognizes returning frames from the address), LOCK (the address was announced from
 this bridge a moment ago) and PORT_OUT (which drops frames from an uplink to a VM port).
 
-Invariant: the switch learns an address only on a VM port that may send from the address, and at most
-`ADDRESSES_PER_PORT_MAX` addresses on each port. The flows learned on a port are removed together with
-the flow that learned them.
+Invariant: the switch learns an address only on a VM port that is allowed to send from it, and at
+most `ADDRESSES_PER_PORT_MAX` addresses on each port. The flows learned on a port are removed
+together with the flow that learned them.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _beyond_limit(
 
 
 def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
-    """Yield flows that learn the source of every frame that the VM port may send."""
+    """Yield flows that learn the source of every frame that the VM port is allowed to send."""
     # LEARNED is set before the learn actions, which do not set it in a trace (`ofproto/trace`).
     learn = specs.SetField(Register.LEARNED, 1), *learn_source(port.ofport, port.vlans)
     lock: specs.Actions = (specs.Resubmit(Table.LOCK), specs.Resubmit(Table.SET_LOCK))
@@ -155,7 +155,7 @@ def learned(by: specs.Learn, frame: Mapping[str, int | str]) -> FlowSpec:
 def _guard_addresses(port: VmPort) -> Iterator[FlowSpec]:
     """Yield flows that drop other VM ports' frames from this port's attached addresses, in its VLANs.
 
-    If the port is trusted, other trusted ports may use the addresses: those ports' flows take precedence.
+    If the port is trusted, other trusted ports can use the addresses: those ports' flows take precedence.
     """
     for mac in port.attached_macs:
         for in_vlan in tables.in_vlans(port.vlans.carried):

@@ -2,10 +2,10 @@
 
 Table: CLASSIFY.
 
-Invariant: while an uplink is probed, frames with the EtherType of probes, and frames to or from a
-probe address, do not reach VM ports or other uplinks. On an uplink, the service receives only frames
-to the uplink's own addresses (probes, and answers from queried hosts), copies of probes, and other hosts'
-frames from probe addresses. Only the service itself sends a round's proof; no port does.
+Invariant: while an uplink is probed, frames with the EtherType of probes, and frames to or from a probe
+address, do not reach VM ports or other uplinks. On an uplink, the service receives only frames to the
+uplink's own addresses (probes, and answers from queried hosts), copies of probes, and other hosts' frames
+from probe addresses. A round's proof (a probe that the switch itself returns) never comes from a port.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ announces that the address has moved away. An address that was announced from th
 `LOCK_TIMEOUT_S` seconds has not moved away. On a LAG, every frame is an announcement, unless this bridge
 has flooded a frame from the address in the last `LAG_LOCK_TIMEOUT_S` seconds.
 
-Invariant: register ANNOUNCES is 1 only for RARP, for neighbor advertisements to a group, and for ARP
-about the sender's own address.
+Invariant: register ANNOUNCES is 1 only for RARP, for neighbour advertisements to a group, and for
+ARP about the sender's own address.
 
 Invariant: addresses learned on a VM port are valid while the port exists and its link is up. After
 that, frames to these addresses are sent to the network, and frames from these addresses that arrive

@@ -112,7 +112,7 @@ class Learn:
 class Multipath:
     """Hash a frame, and set `target` to the result, a number below `buckets`.
 
-    `fields`: Open vSwitch's name of the hashed fields. `basis` selects one of several hashes of them.
+    `fields`: Open vSwitch's name of the hashed fields. `basis` selects one of several hash functions.
     """
 
     fields: str
@@ -164,7 +164,7 @@ class FlowSpec:
 
 @value(frozen=True, slots=True)
 class Bucket:
-    """A group's bucket, live while the watched port or group is live. Kind `ff` requires either."""
+    """A group's bucket, live while the port or group that it watches is. Kind `ff` requires one."""
 
     actions: Actions
     watch_port: int | None = None

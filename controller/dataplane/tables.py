@@ -139,7 +139,7 @@ HASH_SLOTS = range(0xE0, 0xF0)
 class Group(IntEnum):
     """The kind of a group, a part of its ID. Unless noted, the ID's low 16 bits are an ofport.
 
-    The kinds 1 and above, one for each uplink, deliver frames that the uplink floods to a VM port.
+    The kinds from 1 on, one for each uplink, deliver frames flooded by that uplink to a VM port.
     """
 
     BINDING = 0  # sends a VM port's traffic out on its uplink

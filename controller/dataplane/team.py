@@ -35,8 +35,8 @@ class VmPort:
     `order`: the ofports of the VM port's uplinks. The first one is the uplink in use (the port's home),
     on which the port receives broadcasts. `hashed`: the number of the hash that spreads the port's
     traffic; None: all traffic leaves on the home. `attached_macs`: the port's own addresses, which no
-    other VM port has in the same VLANs. `forges`: the port may also send from other addresses.
-    `trusted`: the port and other trusted ports may use each other's addresses. `known_on`: the uplink in
+    other VM port has in the same VLANs. `forges`: the port can also send from other addresses.
+    `trusted`: the port and other trusted ports can use each other's addresses. `known_on`: the uplink in
     use, if upstream switches send unicast for the port to this uplink; unicast that another uplink
     receives is then a flooded copy. None: upstream switches may send unicast to any uplink.
     """
@@ -87,7 +87,7 @@ class Endpoint:
     """A VM port that is a tunnel endpoint. Peers may answer to the source address of its frames.
 
     `mac`: the endpoint's own address. `off_home_macs`: for each uplink, the source address of frames that
-    leave on this uplink while another uplink is the port's home. No other port or host has these.
+    leave on this uplink while another uplink is the port's home. They belong to this port only.
     """
 
     ofport: OfPort
@@ -127,7 +127,7 @@ class Team:
     of copies of probes. `unheard`: contains (uplink, own) if the switch drops path-check frames on an
     uplink: frames to the uplink's own addresses (own is True), or all other path-check frames (False).
 
-    `forwards_bpdu`: protocols between switches are forwarded. `snoops`: NORMAL snoops.
+    `forwards_bpdu`: protocols between switches are forwarded. `snoops`: NORMAL snoops multicast.
     """
 
     uplinks: tuple[OfPort, ...]

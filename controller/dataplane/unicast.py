@@ -1,10 +1,10 @@
 """Unicast: sends frames to the VM port of the destination address, or out on an uplink.
 
 Tables: EGRESS, INBOUND; in DESTINATION and FROM_UPLINK, the flow for unicast; in NO_UPLINK, the flows
-that learn to drop frames from uplinks. Groups: one for each VM port that may not use every uplink.
+that learn to drop frames from uplinks. Groups: one for each VM port that cannot use every uplink.
 
-Invariant: unicast from an uplink reaches a VM port only while one of the uplinks that the VM port may
-use is live. The switch checks this, so a move changes no flow and no group of this module.
+Invariant: unicast from an uplink reaches a VM port only while one of the VM port's allowed uplinks
+is live. The switch checks this, so a move changes no flow and no group of this module.
 
 Invariant: if upstream switches know a VM port on one uplink (`VmPort.known_on`), unicast that arrives on
 other uplinks is a flooded copy, and is delivered like broadcasts: from the first live uplink in the port's
@@ -29,10 +29,10 @@ from policies.model import OfPort
 def to_vm_port(port: VmPort, team: Team) -> tuple[specs.Actions, Table | None]:
     """Return the actions and the next table that deliver a frame from an uplink to a VM port.
 
-    While no uplink that the VM port may use is live, the VM cannot be announced on any. Upstream switches
-    would continue to flood frames for the VM to all other uplinks, so frames from these are dropped. When
-    an allowed uplink is live again, frames arrive on all uplinks until the VM is announced. So the switch
-    learns to drop frames from the other uplinks for `LOCK_TIMEOUT_S`.
+    While no allowed uplink of the VM port is live, the VM cannot be announced on any uplink. Upstream
+    switches would continue to flood frames for the VM to all other uplinks, so frames from these are
+    dropped. When an allowed uplink is live again, frames arrive on all uplinks until the VM is announced.
+    So the switch learns to drop frames from the other uplinks for `LOCK_TIMEOUT_S`.
     """
     if port.is_confined(team.uplinks):
         return (specs.ToGroup(Group.UNICAST.id_of(port.ofport)),), None
@@ -80,7 +80,7 @@ def _by_uplink(port: VmPort, team: Team) -> Iterator[FlowSpec]:
     """Yield flows that count frames from each uplink to a VM port, to detect when they follow a move.
 
     There is a flow for each uplink, so that a move changes no flow; on a LAG, there are no such flows.
-    For uplinks that the VM port may not use, there are also flows that learn to drop frames to the port.
+    For uplinks that are not allowed, there are also flows that learn to drop frames to the port.
     """
     for uplink in () if team.hears_everywhere else team.uplinks:
         ends = {Register.TARGET: int(port.ofport), Register.UPLINK: int(uplink)}
@@ -98,10 +98,10 @@ def _by_uplink(port: VmPort, team: Team) -> Iterator[FlowSpec]:
 # Cached, because the desired pipeline is compared with these flows after each event.
 @functools.lru_cache(maxsize=KEPT)
 def opens(ofport: OfPort, known_on: OfPort) -> FlowSpec:
-    """Return the flow that learns to accept unicast from another uplink than `known_on`.
+    """Return the flow that learns to accept unicast from an uplink other than `known_on`.
 
     A frame from the VM port leaves on that uplink, in register TARGET, because `known_on` has failed. Later,
-    upstream switches may still send there, until they forget the address or the service is back.
+    upstream switches may still send there, until they forget the address or the service runs again.
     """
     ends = ((Register.VM_PORT, Register.TARGET), (Register.TARGET, Register.UPLINK))
     accepted = tuple(specs.LearnMatch(source, target, 16) for source, target in ends)

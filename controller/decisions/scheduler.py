@@ -126,8 +126,8 @@ class Scheduler:
     def decide(self, team_view: TeamView, now_s: float, between: bool = False) -> list[Wanted]:
         """Store the loads of a poll, and return the moves that each policy wants to make now.
 
-        `between`: only ports were read, between two polls, so policies with buckets in use are not
-        asked.
+        `between`: only ports were read, between two polls, so policies with buckets in use do not
+        decide.
         """
         self.last_s = now_s
         same = self._judged is not None and self._judged.shows_same(team_view)
@@ -441,7 +441,7 @@ class Scheduler:
     def cooldowns(self, team_view: TeamView, now_s: float) -> Mapping[str, tuple[float, bool]]:
         """Return the units that are in cooldown or have used up their budget of moves, by name.
 
-        Each value is the engine time, in seconds, from which a policy may move the unit again, and
+        Each value is the engine time, in seconds, from which a policy can move the unit again, and
         whether the unit has used up its budget.
         """
         spent = self.damping.spent(now_s)

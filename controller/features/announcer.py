@@ -68,7 +68,7 @@ class Announcer(Feature[LearnedRead]):
     # ---- announcements -----------------------------------------------------------------
 
     def announce(self, announced: frozenset[Announced], now_s: float) -> None:
-        """Schedule announcements after each delay in AFTER_S; if a read is pending, the first follows it."""
+        """Schedule announcements after each delay in AFTER_S; the first one waits for a pending read."""
         if not announced or not self.bridge.announces:
             return
         if self.bridge.lacp_in_doubt:

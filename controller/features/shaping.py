@@ -134,7 +134,7 @@ class Shaping(Feature[Shaped]):
         return tuple(sorted(found.items()))
 
     def _queues(self) -> int | None:
-        """Return how many queues may be full at the same time if they share a buffer; else None."""
+        """Return how many queues can be full at the same time if they share a buffer; else None."""
         config = self.config
         if not config.in_userspace:
             return None
@@ -230,7 +230,7 @@ class Shaping(Feature[Shaped]):
 
 
 def _uses_several(port: VmPortConfig) -> bool:
-    """Whether a VM port may send on more than one uplink at the same time."""
+    """Whether a VM port can send on more than one uplink at the same time."""
     preset = PRESETS[port.policy]
     spread = preset.classifier.hashed or preset.splits_by is not None
     return port.per_address or (spread and not port.unsplittable)

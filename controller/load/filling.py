@@ -48,8 +48,8 @@ class Filling:
     """The utilization of one bridge's uplinks, and the changes of its loads.
 
     `full_s`: the engine time since which an uplink has been full; None: no uplink is full.
-    `high_s`: the same for nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were
-    steady in the last reading. `taken_s`: when the traffic outside all units was last stored.
+    `high_s`: the same for a nearly full uplink (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads
+    were steady in the last reading. `taken_s`: when the traffic outside all units was last stored.
     """
 
     full_s: float | None = None

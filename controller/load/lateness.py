@@ -1,10 +1,10 @@
 """Measures how late the switch counts flows, by comparing flow counters with uplink counters.
 
-The counters of uplinks are live. Flow counters are updated when revalidators go through the flow
-cache, usually twice a second. A busy switch updates them less often. Then no flow counter changes
-while uplinks carry traffic, and all catch up in one step. The load of a unit is known only between
-two updates of flow counters. A window that begins or ends between two updates would show too little
-of the load, or too much.
+The counters of uplinks are live. Flow counters are updated when revalidators dump the flow cache,
+usually twice a second. A busy switch updates them less often. Then no flow counter changes while
+uplinks carry traffic, and all catch up in one step. The load of a unit is known only between two
+updates of flow counters. A window that begins or ends between two updates would show too little of
+the load, or too much.
 """
 
 from __future__ import annotations

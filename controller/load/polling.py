@@ -79,7 +79,7 @@ class Polling:
             self.hasten(now_s + BEAT_READING_S / 2)
 
     def read_all(self, now_s: float) -> None:
-        """Read all counters with the next poll, and make it now."""
+        """Make the next poll now, and read all counters with it."""
         self._units_due_s = self.buckets_due_s = self._extra_s = now_s
 
     @property

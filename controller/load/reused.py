@@ -20,8 +20,8 @@ class Reused:
 
     _made: dict[tuple[str, str], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
 
-    def reuse(self, use: str, unit: str, make: Callable[..., T], parts: tuple[Any, ...]) -> T:
-        """Return the value of a unit: `make(*parts)`, or the last one if `parts` are equal.
+    def reuse(self, use: str) -> Callable[[str, Callable[..., T], tuple[Any, ...]], T]:
+        """Return a function that makes a unit's value, or reuses the last one if `parts` are equal.
 
         `make(*parts)` must depend only on `parts`. The parts that change most often come first.
         """

@@ -63,7 +63,7 @@ class UplinkShare:
     def share_of(self, load: Load) -> Load:
         """Return the part of the port's current load that crosses uplinks.
 
-        It is zero until there are `LEAST_READINGS`.
+        It is zero until there are `LEAST_READINGS` readings.
         """
         if len(self._readings) < LEAST_READINGS:
             return IDLE

@@ -2,7 +2,7 @@
 
 An address is added when the switch learns it. It is removed when the switch learns it on another
 port, or when its frames arrive from outside the bridge. The switch forgets an address that was
-silent for some minutes. Upstream switches may remember the address, on its uplink, for longer,
+silent for a few minutes. Upstream switches may remember the address, on its uplink, for longer,
 so the address keeps its uplink for an hour.
 """
 
@@ -206,7 +206,7 @@ def units(
 ) -> Iterator[Unit]:
     """Yield addresses as units, on uplinks that carry their VLAN, under the rules of their VM port.
 
-    An address whose VM is known may have its own pin, which does not apply while the address is
+    An address whose VM is known can have its own pin, which does not apply while the address is
     silent: a move could not be announced, and upstream switches may still send to the old uplink.
     """
     by_name = {unit.name: unit for unit in ports}

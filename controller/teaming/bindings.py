@@ -34,10 +34,10 @@ class Bound:
 
 
 class Whereabouts(NamedTuple):
-    """The state that, with the unit and the uplinks, determines the order of the unit's uplinks.
+    """The state of a unit on which the order of its uplinks depends.
 
-    `bound`: the uplink in force; None: the unit is not bound. `home`: its home, empty if it has none.
-    `held`: as in `Bindings`. `beside`: by uplink, the number of other members of its anti-affinity set.
+    `bound`: the uplink in force; None: the unit is not bound. `home`: the home, empty without one.
+    `held`: as in `Bindings`. `beside`: by uplink, the number of other members of the anti-affinity set.
     """
 
     bound: str | None
@@ -124,11 +124,11 @@ class Bindings:
     def rebind(
         self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], now_s: float
     ) -> list[Move]:
-        """Bind every unit to the best uplink that it may use, and return the moves.
+        """Bind every unit to the best uplink that it can use, and return the moves.
 
-        A unit that may use no uplink is not bound. A confined unit is not bound while no uplink that
-        it may use has a link; when it is bound again, its move has the source "". `Unit.uplink` is
-        the uplink of a unit that is not in `bound` yet. VM ports return to a better uplink in steps;
+        A unit without an allowed uplink is not bound. A confined unit is not bound while no allowed
+        uplink has a link; when it is bound again, its move has the source "". `Unit.uplink` is the
+        uplink of a unit that is not in `bound` yet. VM ports return to a better uplink in steps;
         all other moves are made immediately.
         """
         asked, self._asked = self._asked, {}
@@ -200,7 +200,7 @@ class Bindings:
         return self._next_return_s if self._returning else float("inf")
 
     def order(self, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
-        """Return the uplinks that a unit may use, the one in force first."""
+        """Return the uplinks that a unit can use, the one in force first."""
         return ordered(self.whereabouts(unit), unit, uplinks)
 
     def whereabouts(self, unit: Unit) -> Whereabouts:
@@ -281,7 +281,7 @@ class Bindings:
 
 
 def ordered(there: Whereabouts, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
-    """Return the uplinks that a unit may use, the one in force first, regardless of their loads."""
+    """Return the uplinks that a unit can use, the one in force first, regardless of their loads."""
     best_first = _best_first(unit, there.home, uplinks, there.held, there.beside)
     return tuple(sorted(best_first, key=lambda u: u.name != there.bound))
 
@@ -342,7 +342,7 @@ def _best_first(
     held: bool = False,
     taken: Mapping[str, int] | None = None,
 ) -> tuple[Uplink, ...]:
-    """Return the uplinks that a unit may use, best first. If `held`, its home's role is ignored."""
+    """Return the uplinks that a unit can use, best first. If `held`, its home's role is ignored."""
     if held:
         uplinks = tuple(replace(u, role=Role.ACTIVE) if u.name == home else u for u in uplinks)
     return failover.usable_first(homes.order(unit, home, uplinks, taken), unit.kept_off)

@@ -205,7 +205,7 @@ class Links:
         return self._ask_s if waits else NEVER_S
 
     def follow_paths(self, unreachable: frozenset[str], now_s: float) -> None:
-        """Record `unreachable` uplinks as failed. Once reachable, they return as after a failure."""
+        """Record `unreachable` uplinks as failed. Once reachable, they return like failed ones."""
         before = self.unreachable
         for uplink in self.uplinks:
             if uplink.name in unreachable - before:

@@ -1,4 +1,4 @@
-"""Path checks: counts the probes between uplinks that arrive, and finds path faults.
+"""Path checks: records which probes between uplinks arrive, and finds path faults.
 
 A round of probes is sent twice a second. It is followed by a probe that does not use the network: the
 switch returns it directly. This proves that the switch has sent the round, and that answers reach the

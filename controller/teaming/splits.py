@@ -73,7 +73,7 @@ class Splits:
         return unsent
 
     def end_disallowed(self, config: BridgeConfig, bound: Mapping[str, Bound]) -> None:
-        """Merge the VM ports that may no longer be split, and forget those that were removed."""
+        """Merge the VM ports that can no longer be split, and forget those that were removed."""
         for name in self._before_s.keys() - config.port_named.keys():
             del self._before_s[name]
         for name in sorted(self.since_s):
@@ -107,14 +107,14 @@ class Splits:
         )
 
     def merge_due_s(self, name: str, now_s: float) -> float:
-        """Return when a mergeable VM port may be merged, if it stays mergeable."""
+        """Return when a mergeable VM port can be merged, if it stays mergeable."""
         times = max(1, len(self._lately(name, now_s)))
         return self.mergeable_s[name] + MERGE_AFTER_S * 2.0 ** (times - 1)
 
     def next_split_s(self, now_s: float) -> float:
-        """Return when the result of `due` may next change; infinity if it does not depend on time.
+        """Return when the result of `due` can next change; infinity if it does not depend on time.
 
-        When an earlier split is forgotten, a VM port may be merged earlier.
+        When an earlier split is forgotten, a VM port can be merged earlier.
         """
         mergeable = self.mergeable_s
         due_s = (self.merge_due_s(name, now_s) for name in mergeable)
@@ -128,9 +128,9 @@ class Splits:
 
 
 def may_split(port: VmPortConfig, on_a_lag: bool) -> bool:
-    """Whether a VM port may be split, so that its frames leave on any uplink.
+    """Whether a VM port can be split, so that its frames leave on any uplink.
 
-    Without a LAG, a VM port with queues may not be split: queues match its source address, and
+    Without a LAG, a VM port with queues cannot be split: queues match its source address, and
     frames that leave on an uplink other than its home have another source address.
     """
     stays_whole = port.excluded or port.unsplittable or port.one_of_several or port.per_address
@@ -140,7 +140,7 @@ def may_split(port: VmPortConfig, on_a_lag: bool) -> bool:
 
 
 def allowed(config: BridgeConfig, names: Collection[str]) -> frozenset[str]:
-    """Return the VM ports among `names` that may be split."""
+    """Return the VM ports among `names` that can be split."""
     if not names:
         return frozenset()
     ports = (port for port in config.vm_ports if port.name in names)
@@ -148,7 +148,7 @@ def allowed(config: BridgeConfig, names: Collection[str]) -> frozenset[str]:
 
 
 def installed(pipeline: Pipeline, config: BridgeConfig) -> list[str]:
-    """Return the VM ports that may be split and that the installed pipeline spreads."""
+    """Return the VM ports that can be split and that the installed pipeline spreads."""
     found = []
     for port in config.vm_ports:
         group = pipeline.groups.get(Group.BINDING.id_of(port.ofport))
