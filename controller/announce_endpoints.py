@@ -2,8 +2,8 @@
 
     python -m controller.announce_endpoints BRIDGE DATABASE
 
-Peers may still send to an off-home address of an endpoint, which the endpoint does not receive after the
-bridge is detached. Announcements must be repeated (`features.off_home`), but the service may end earlier,
+Peers may still send to an off-home address (`features.off_home`) of an endpoint, which does not receive
+such frames after the bridge is detached. Announcements must be repeated, but the service may end earlier,
 for example if the package is removed, or after it was started only to detach a bridge. So the service
 starts this module as a separate process. `rescue` makes the announcements in its own process.
 
@@ -107,7 +107,7 @@ def read(remote: str) -> DatabaseRead:
 
 
 def marked(read: DatabaseRead) -> Marks:
-    """Return the records of the bridges, with marks on the tunnel endpoints of this host.
+    """Return the bridges' records, with this host's tunnel endpoints marked.
 
     Raises:
         Refused: the addresses of this host could not be read.

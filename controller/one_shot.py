@@ -1,6 +1,6 @@
 """Runs a temporary service for one request, for example to detach a bridge while no service runs.
 
-The service manages one bridge and ends after its answer. It holds the pidfile, so no other can start.
+The service manages one bridge and ends after its answer. Its pidfile keeps others from starting.
 """
 
 from __future__ import annotations

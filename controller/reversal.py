@@ -153,7 +153,7 @@ def confirm(bridge: str) -> str:
 
 
 def last_reversal(lines: str) -> str | None:
-    """Return the reason and time if the last change was rolled back, from history lines in JSON; else None.
+    """Return why and when the last change in a history (lines of JSON) was rolled back; None if it was not.
 
     The text is shown to an operator who confirms too late.
     """

@@ -1,4 +1,4 @@
-"""Runs the service: the engine on its own thread, and the shell that carries out the engine's commands."""
+"""Runs the service: the engine on its own thread, and the I/O for the engine's commands."""
 
 from __future__ import annotations
 

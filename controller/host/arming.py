@@ -1,9 +1,9 @@
 """Schedules the rollback of an unconfirmed change, outside the service and the login session.
 
-Under systemd, a transient timer starts the rollback. A timer is not part of a login session, which
-may end with all its processes, and has no process that could be killed. Without systemd, a process in
-a separate session waits. Neither survives a reboot, but a service that starts after a reboot rolls
-the change back, because the database contains it.
+Under systemd, a transient timer starts the rollback. A timer has no process that could be killed,
+and is not part of a login session, which can end with all its processes. Without systemd, a process
+in a separate session waits. Neither survives a reboot, but a service that starts after a reboot
+rolls the change back, because the database contains it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def systemd_run(unit: str, bridge: str, wait_s: float, service: str) -> list[str
         "--quiet",
         "--collect",
         f"--unit={unit}",
-        f"--description=Rollback of an unconfirmed change of bridge {bridge}",
+        f"--description=Rollback of an unconfirmed change to bridge {bridge}",
         f"--on-active={wait_s:g}s",
         "--timer-property=AccuracySec=100ms",
         "--property=Restart=on-failure",

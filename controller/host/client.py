@@ -23,7 +23,7 @@ _name = NAME
 
 
 def call(name: str) -> None:
-    """Set the name of the service to contact. One Open vSwitch instance can have several."""
+    """Set the name of the service to contact; Open vSwitch instances can have several services."""
     global _name
     _name = name
 
@@ -150,4 +150,4 @@ def _reply(wire: socket.socket) -> dict[str, object]:
                 continue
             if isinstance(reply, dict):
                 return reply
-    raise OSError(None, "the connection was closed before an answer")
+    raise OSError(None, "the connection was closed before the answer")

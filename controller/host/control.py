@@ -119,7 +119,7 @@ class Server:
                 ovs.daemon._make_pidfile()
 
     def reply(self, reply: Reply) -> None:
-        """Answer a request. May be called on any thread."""
+        """Answer a request. Thread-safe."""
         self._replies.put(reply)
         self.wake()
 

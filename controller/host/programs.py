@@ -21,7 +21,7 @@ def run(
     timeout_s: float = TIMEOUT_S,
     named: str = "",
 ) -> str:
-    """Run a program and return its output. The program may take up to twice `timeout_s`.
+    """Run a program and return its output. The program is killed after twice `timeout_s`.
 
     `remedy`: the action that the error text recommends; empty for none. `named`: how the text names the
     command, if not by its words.
@@ -59,7 +59,7 @@ def wait_until(
     """Wait until `condition` returns True.
 
     Raises:
-        Refused: `condition` does not return True within `timeout_s`. The text is `late`.
+        Refused: `condition` is still False after `timeout_s`. The error text is `late`.
     """
     deadline_s = time.monotonic() + timeout_s
     while not condition():

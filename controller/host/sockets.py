@@ -41,11 +41,11 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_plain(what: str, host: str, instead: str) -> None:
-    """Refuse a connection without TLS to another host, because the traffic could be read or forged.
+    """Refuse traffic with another host without TLS, because it could be read or forged.
 
     Raises:
-        ValueError: `host` is another host. The text states that `what` has no TLS, and recommends
-            `instead`.
+        ValueError: `host` is not a loopback address. `what` is the connection in the error text,
+            `instead` the recommended alternative.
     """
     if not is_loopback(host):
         raise ValueError(f"{what} has no TLS; use {instead}, or a loopback address")

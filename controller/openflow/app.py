@@ -53,10 +53,10 @@ def of_live(*kinds: Any) -> Callable[[Handler], Handler]:
 class TeamingApp(framework.PromptApp):
     """Converts OpenFlow messages to events.
 
-    `submit` passes events to the engine's thread. `connections`: the live connection of each bridge.
-    `caller` returns the name of the bridge that connected to us, or refuses the connection. `confirm`
-    asks whether this service leads, and calls a function with the answer (None: unknown). `room`
-    returns the bytes that a bridge's replies may have in addition to the usual limit, for its ports.
+    `submit` passes events to the engine's thread. `connections`: the live connection of each
+    bridge. `caller` returns the name of the bridge that connected to us, or refuses the connection.
+    `confirm` asks whether this service leads, and calls a function with the answer (None: unknown).
+    `room` returns by how many bytes a bridge's replies can exceed the limit, due to its ports.
 
     A connection is live after the switch has granted us the master role. While the connection is live,
     the switch refuses other services' changes. Before that, the service changes nothing on the switch.

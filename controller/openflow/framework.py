@@ -282,7 +282,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         return True
 
     def send_made(self, make: Callable[[], bytes]) -> bool:
-        """Let a sender thread build and send a message, ahead of data passed to `send` meanwhile.
+        """Let a sender thread build and send a message, before data that is passed to `send` later.
 
         Return False if a sender thread is already running.
         """

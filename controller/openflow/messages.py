@@ -52,7 +52,7 @@ def numbered(number: int) -> int:
 
 
 def asked_of(xid: int) -> tuple[int, int]:
-    """Return a reply's kind of request (in `Asked` if the request is ours), and the request's number."""
+    """Return the kind of the request that a reply answers (in `Asked` if it is ours), and its number."""
     number = xid >> NUMBER_SHIFT & NUMBERS - 1
     return xid - numbered(number), number
 

@@ -1,6 +1,6 @@
 """Replays all hosts of a trace with all policies, in several processes.
 
-A policy may be from another package, which provides a `Preset` in the entry-point group
+A policy can be from another package, which provides a `Preset` in the entry-point group
 `ovs_lbt.policies`. The service does not load such policies.
 """
 

@@ -1,4 +1,4 @@
-"""Determines the polls that a replay may skip, because no decision changes while loads are constant."""
+"""Determines the polls that a replay can skip, because no decision changes while loads are constant."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def quiet_until_s(
 ) -> float:
     """Return the time until which no decision differs from the last one, if loads do not change.
 
-    `at_once`: the policy of all VM ports acts immediately. `steady_s`: the start of the current loads.
-    Returns `now_s` if the next decision may differ, for example while a policy pauses or loads from
-    before `steady_s` still count; infinity if no decision will differ.
+    `at_once`: all VM ports use a policy that acts immediately. `steady_s`: the start of the current
+    loads. Returns `now_s` if the next decision may differ, for example while a policy pauses or
+    loads from before `steady_s` still count; infinity if no decision will differ.
     """
     scheduler = bridge.scheduler
     last_s = scheduler.last_s

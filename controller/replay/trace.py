@@ -117,7 +117,7 @@ def parse(lines: Iterable[str]) -> list[HostTrace]:
         last_s[name] = start_s
         loads = host.samples.setdefault(start_s, {})
         if port in loads:
-            _refuse(line, f"a second line for {port} of {name} at {row[0]}", "one line")
+            _refuse(line, f"a second line for {port} on {name} at {row[0]}", "one line")
         loads[port] = (tx_bps, rx_bps)
     if not hosts:
         _refuse(2, "the end of the file", "at least one sample")

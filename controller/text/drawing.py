@@ -116,7 +116,7 @@ def restyled(drawn: Line, style: Style) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its header, and the minimum width to which it may be narrowed.
+    """A column: its header, and the minimum width to which it can be narrowed.
 
     The column with the lowest `gives` is narrowed first. `optional`: a table omits the column if all
     its cells are "-".
@@ -142,7 +142,7 @@ class Look:
 
 
 def widths(columns: Sequence[Column], rows: Iterable[Line], look: Look, indent: int) -> list[int]:
-    """Return the width of each column: as wide as its content, or narrower if it may be truncated."""
+    """Return the width of each column: as wide as its content, or narrower if it can be truncated."""
     needed = [width_of(column.head) for column in columns]
     for row in rows:
         needed = [max(n, width_of(span.text)) for n, span in zip(needed, row, strict=True)]

@@ -97,7 +97,7 @@ def one_of(words: Iterable[str]) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return a question that suggests the name most similar to an unknown name; may be empty."""
+    """Return a question that suggests the name most similar to `name`; empty if none is similar."""
     by_lower = {known.lower(): known for known in names if known != name}
     alike = get_close_matches(name[:MOST_CHARACTERS].lower(), by_lower, 1)
     return f" (did you mean {by_lower[alike[0]]}?)" if alike else ""

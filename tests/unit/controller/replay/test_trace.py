@@ -53,7 +53,7 @@ def test_hosts_come_in_any_order_and_each_in_its_own_time() -> None:
         ),
         (
             [HEAD, "0,h,a,1,2,100", "0,h,a,1,2,100"],
-            "line 3: a second line for a of h at 0; expected one line",
+            "line 3: a second line for a on h at 0; expected one line",
         ),
         # What no link and no recorder has.
         (
