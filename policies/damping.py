@@ -8,7 +8,7 @@ After each move because of load, a unit is in cooldown. Each cooldown is four ti
 previous one, and at most an hour. After each hour without a move, the next cooldown is one step
 shorter. So a load that changes periodically moves a unit a few times, and then once an hour.
 
-A move that was made while loads were still changing is provisional: it may be corrected once within
+A move that was made while loads were still changing is provisional: it can be corrected once within
 `CORRECTED_WITHIN_S`, and the correction does not count as a further step.
 """
 
@@ -31,7 +31,7 @@ CORRECTED_WITHIN_S = 1.5
 class Moved:
     """The time of a unit's move. `step`: the cooldown step after it; 0: not moved because of load.
 
-    `provisional`: the move may be corrected.
+    `provisional`: the move can be corrected.
     """
 
     at_s: float
@@ -39,7 +39,7 @@ class Moved:
     provisional: bool = False
 
     def is_open(self, now_s: float) -> bool:
-        """Whether the move may still be corrected."""
+        """Whether the move can still be corrected."""
         return self.provisional and now_s - self.at_s < CORRECTED_WITHIN_S
 
 
@@ -104,9 +104,9 @@ class Damping:
         return max(now_s, cooled_s, free_s)
 
     def next_change_s(self, now_s: float) -> float:
-        """Return when the result of `in_cooldown` may next change; infinity: time changes nothing.
+        """Return when the result of `in_cooldown` can next change; infinity: time changes nothing.
 
-        A cooldown begins when a provisional move may no longer be corrected.
+        A cooldown begins when a provisional move can no longer be corrected.
         """
         found = math.inf
         for unit, moves in self._moves.items():

@@ -35,11 +35,11 @@ def order(
     allowed: frozenset[str] | None = None,
     burden: Callable[[str], tuple[int, ...]] = lambda _: (),
 ) -> tuple[Uplink, ...]:
-    """Return all uplinks that a unit may use, best first: active, then standby, then drained ones.
+    """Return all uplinks that a unit can use, best first: active, then standby, then drained ones.
 
     Among uplinks with the same role, the unit's home comes first, then the uplinks with the least
     `burden` under the unit's rules. The role takes precedence over a pin: `unused` uplinks never
-    appear, `drained` uplinks come last. `allowed`: the uplinks that the unit may use; None: all.
+    appear, `drained` uplinks come last. `allowed`: the uplinks that the unit can use; None: all.
     """
     ranks = {Role.ACTIVE: 0, Role.STANDBY: 1, Role.DRAINED: 2}
     candidates = [u for u in only(allowed, backup(unit, uplinks)) if u.role in ranks]
@@ -60,7 +60,7 @@ def usable_first(ordered: Sequence[Uplink], kept_off: Collection[str] = ()) -> t
 
 
 def in_service(uplinks: Sequence[Uplink]) -> list[Uplink]:
-    """Return the uplinks that units may move to: usable active ones, else usable standby ones."""
+    """Return the uplinks that units can move to: usable active ones, else usable standby ones."""
     for role in (Role.ACTIVE, Role.STANDBY):
         if chosen := [u for u in uplinks if u.usable and u.role is role]:
             return chosen

@@ -91,9 +91,9 @@ def harms_no_phase(
 ) -> bool:
     """Whether moves that gain now do no harm if an earlier phase repeats.
 
-    In no phase may moves make an uplink fuller than the higher of two limits: the fullest uplink in
-    that phase, and the utilization that the moves must reach now. So moves do not alternate between
-    two phases forever. `phases`: the loads of units in each phase, by name.
+    In no phase do such moves make an uplink fuller than the higher of two limits: the fullest
+    uplink in that phase, and the utilization that the moves must reach now. So moves do not
+    alternate between two phases forever. `phases`: the loads of units in each phase, by name.
     """
     limit_ratio = worst_ratio(snapshot.uplinks) * (1.0 - LEAST_GAIN_OF_NEARLY_FULL_RATIO)
     moving = {move.unit for move in moves}

@@ -25,8 +25,8 @@ def homes(
 ) -> Homes:
     """Return the homes of units: a unit's pin, else its uplink, else the policy's choice.
 
-    A home is always an uplink that the unit may use. A unit that may use no uplink has no home. The
-    policy may take a bucket from its uplink to keep the shares of uplinks correct.
+    A home is always an uplink that the unit can use. A unit that can use no uplink has no home. The
+    policy can take a bucket from its uplink to keep the shares of uplinks correct.
 
     Units that prefer or avoid uplinks, are in sets, or have reservations that may not all fit are
     placed together, at the lowest total cost, regardless of the state of links. Units keep their
@@ -100,7 +100,7 @@ def order(
     uplinks: Sequence[Uplink],
     taken: Mapping[str, int] | None = None,
 ) -> tuple[Uplink, ...]:
-    """Return all uplinks that a unit may use, in its failover order.
+    """Return all uplinks that a unit can use, in its failover order.
 
     The uplinks are ordered by role, with the home first, then by the unit's preferences, then by
     how many members of its anti-affinity set are on each uplink (`taken`), then by its policy.
@@ -139,7 +139,7 @@ def _reserving(units: Iterable[Unit], uplinks: Sequence[Uplink]) -> dict[str, Ca
 
 
 def _may_use(unit: Unit, uplinks: Sequence[Uplink]) -> tuple[str, ...]:
-    """Return the uplinks that a unit may use; for a pinned unit, its pin."""
+    """Return the uplinks that a unit can use; for a pinned unit, its pin."""
     allowed = failover.only(unit.allowed, uplinks)
     names = tuple(uplink.name for uplink in allowed if uplink.role is not Role.UNUSED)
     return (unit.rules.pin,) if unit.rules.pin is not None and unit.rules.pin in names else names

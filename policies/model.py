@@ -183,13 +183,13 @@ NO_RULES = Rules()
 class Unit:
     """An item that is placed as a whole: a VM port, an address behind one, or a bucket of a hash.
 
-    `is_bucket`: it is a bucket. `behind`: the VM port of an address. `number`: the ofport, the
-    bucket, or a number derived from the address. `policy`: its preset. `load`: its uplink load.
-    `allowed`: the names of the uplinks that it may use; None: all. `excluded`: it is excluded from
-    load balancing. `spread`: its uplink carries only received traffic, and buckets carry the sent
-    traffic. If a policy may end that, `load` is the received and `spread_bps` the sent traffic.
-    `divisible`: a policy may spread it. `merge_due`: a policy may merge it again now. `kept_off`:
-    the uplinks that lose its frames although their links are up; they are its last choice.
+    `is_bucket`: the unit is a bucket. `behind`: the VM port of an address. `number`: the ofport,
+    the bucket, or a number derived from the address. `policy`: the preset. `load`: on `uplink`.
+    `allowed`: the uplinks that the unit can use, by name; None: all. `excluded`: no load balancing.
+    `spread`: `uplink` carries only received traffic, and buckets carry the sent traffic. If a
+    policy can end that, `load` is the received and `spread_bps` the sent traffic. `divisible`: a
+    policy can spread it. `merge_due`: a policy can merge it now. `kept_off`: the uplinks that lose
+    the unit's frames although their links are up, and are therefore its last choice.
     """
 
     name: str
@@ -235,7 +235,7 @@ class Unit:
 
     @property
     def movable(self) -> bool:
-        """Whether a policy may move the unit to balance load. Failover may always move it."""
+        """Whether a policy can move the unit to balance load. Failover can always move it."""
         return self.rules.pin is None and not self.excluded
 
 
@@ -243,7 +243,7 @@ class Unit:
 class Snapshot:
     """One team at one moment: uplinks in failover order, and loads as means over the window.
 
-    `units`: the units that the policy may move. `in_sets`: units of any policy that are in affinity
+    `units`: the units that the policy can move. `in_sets`: units of any policy that are in affinity
     or anti-affinity sets.
     """
 

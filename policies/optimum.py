@@ -15,7 +15,7 @@ def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float
     """Return a lower bound on the worst utilization in any placement of the units.
 
     It is the largest of three bounds, each computed for both directions: the whole load divided
-    like a fluid; the largest unit on the fastest uplink that it may use; and, for each k, the sum
+    like a fluid; the largest unit on the fastest uplink that it can use; and, for each k, the sum
     of the smallest k + 1 of the largest k * m + 1 units on the fastest uplink, because k + 1 or
     more of any k * m + 1 units share one of m uplinks. O(n log n). Zero: no uplink is in service.
     """

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """The frames that are lost on an uplink: all, those of a VLAN, or those beyond some length."""
+    """The frames that are lost on an uplink: all, those of a VLAN, or those above some length."""
 
     UNREACHABLE = "unreachable"
     VLAN = "vlan"

@@ -3,7 +3,7 @@
 The quality of a placement is a vector, compared from the left: the rate that uplinks reserve beyond
 their room, members away from their affinity set, pairs of an anti-affinity set on one uplink, ranks
 of preferences, units moved, and the rank of each unit's uplink in the policy's own order. Hard
-rules and pins are not part of it: they determine which uplinks a unit may use at all.
+rules and pins are not part of it: they determine which uplinks a unit can use at all.
 
 Units are placed together if a set links them, or if they could reserve more than the room of
 uplinks that they share (`contended`). First, rules alone place the units. A unit or affinity set
@@ -48,7 +48,7 @@ NEIGHBOURS = 2
 def place(
     candidates: Iterable[Candidate], rooms_bps: Mapping[str, float] | None = None
 ) -> dict[str, str]:
-    """Return the best uplink of every unit. Units that may not use any uplink are omitted.
+    """Return the best uplink of every unit. Units that cannot use any uplink are omitted.
 
     `rooms_bps`: the rate that each uplink can reserve; without it, reservations do not count.
     """
@@ -69,7 +69,7 @@ def components(
 ) -> list[list[Candidate]]:
     """Group the units so that no two groups are linked.
 
-    Units are linked by sets, and by uplinks with less room than units may reserve (`contended`).
+    Units are linked by sets, and by uplinks with less room than units can reserve (`contended`).
     """
     first: dict[tuple[str, str], int] = {}
     leads = list(range(len(candidates)))
@@ -94,7 +94,7 @@ def components(
 
 
 def contended(candidates: Iterable[Candidate], rooms_bps: Mapping[str, float]) -> frozenset[str]:
-    """Return the uplinks that would lack room if every unit that may use one reserved on it."""
+    """Return the uplinks that would lack room if all units that can use them reserved on them."""
     asked = Counter[str]()
     for candidate in candidates:
         if candidate.rules.reserve_bps:
@@ -230,7 +230,7 @@ class _Search:
         self._keep(state)
 
     def _moves(self, state: State, block: Block) -> Iterator[_Way]:
-        """Yield the moves of a unit, or of the units of an affinity set that may move together."""
+        """Yield the moves of a unit, or of the units of an affinity set that can move together."""
         p = self.problem
         for uplink in range(len(p.uplinks)):
             units = [i for i in block if uplink in p.costs[i] and state.at[i] != uplink]

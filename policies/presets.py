@@ -96,7 +96,7 @@ class Preset:
 
     @property
     def spreads_connections(self) -> bool:
-        """Whether a VM port may send over several uplinks, with each connection on one of them."""
+        """Whether a VM port can send over several uplinks, with each connection on one of them."""
         return self.spreads_by is Classifier.TRANSPORT
 
     @property

@@ -39,7 +39,7 @@ def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[U
     """Whether rules permit a policy to move a unit to `target`, to balance load.
 
     `others`: the other members of its sets, on their uplinks. `along`: the members that move, too.
-    `target` must meet hard rules, must not break soft rules further, or lose the unit's frames.
+    `target` must meet hard rules, break no soft rule further, and lose none of the unit's frames.
     """
     if unit.allowed is not None and target not in unit.allowed:
         return False

@@ -20,7 +20,7 @@ def exactly(bps: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A unit and the uplinks that it may use, in its policy's order: the best first.
+    """A unit and the uplinks that it can use, in its policy's order: the best first.
 
     `ranks`: the rank of each uplink in its preferences. `current`: its current uplink or home.
     `rules`: its sets, and the rate reserved for it.
@@ -96,7 +96,7 @@ class Problem:
         self.hard.sort(key=lambda block: (-sum(i in self.set_of for i in block), block))
 
     def ways(self, block: Block) -> list[int]:
-        """Return the uplinks that all units of a block may use, in the order of its first unit."""
+        """Return the uplinks that all units of a block can use, in the order of its first unit."""
         if len(block) == 1:
             return self.able[block[0]]
         return [u for u in self.costs[block[0]] if all(u in self.costs[i] for i in block)]
@@ -108,7 +108,7 @@ class Problem:
         return {c.name: self.uplinks[u] for c, u in zip(self.candidates, at, strict=True)}
 
     def staying(self, at: Sequence[int]) -> list[int]:
-        """Return the placement `at`, but with units on their current uplink if they may use it."""
+        """Return the placement `at`, but with units on their current uplink if they can use it."""
         here = [self._numbers.get(c.current or "", -1) for c in self.candidates]
         return [h if h in a else o for h, a, o in zip(here, self.able, at, strict=True)]
 

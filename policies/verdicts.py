@@ -35,7 +35,7 @@ class Verdict:
     """A policy's verdict on a unit.
 
     `move`: the move of the unit itself or, for `LATER`, of the other unit. `expected_ratio`: for
-    each other uplink that the unit may use, by name, the utilization if the unit moved there.
+    each other uplink that the unit can use, by name, the utilization if the unit moved there.
     """
 
     standing: Standing
@@ -47,7 +47,7 @@ class WhyAtRest(StrEnum):
     """The reason why a policy moves nothing.
 
     `NEVER`: the policy never moves units to balance load. `BELOW`: no uplink is above the
-    threshold. `UNRELIEVED`: one is, and no move helps. `ALONE`: fewer than two uplinks are in
+    threshold. `UNRELIEVED`: no move relieves such an uplink. `ALONE`: fewer than two uplinks are in
     service. `EVEN`: uplinks differ too little for a move. `NO_GAIN`: uplinks differ, but no unit
     has a size that helps. `NO_BETTER`: no moves would lower the worst utilization by enough.
     """

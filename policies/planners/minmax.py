@@ -174,9 +174,9 @@ class _Team:
     # ---- items and loads ----------------------------------------------------------------
 
     def _groups(self, snapshot: Snapshot) -> list[_Item]:
-        """Return the items that may move, sorted by name.
+        """Return the items that can move, sorted by name.
 
-        The members of an affinity set on one uplink stay if one of them may not move.
+        The members of an affinity set on one uplink stay if one of them cannot move.
         """
         # Most buckets are idle.
         units = (u for u in snapshot.units if u.load is not IDLE or u.rules.affinity is not None)
@@ -534,6 +534,6 @@ def _is_ruled(unit: Unit) -> bool:
 
 
 def _may_move(unit: Unit) -> bool:
-    """Whether a unit may move; idle units move only with their set, because they relieve no uplink."""
+    """Whether a unit can move; idle units move only with their set, because they relieve no uplink."""
     carries = unit.load.tx_bps > 0.0 or unit.load.rx_bps > 0.0
     return (carries or unit.rules.affinity is not None) and unit.movable

@@ -86,7 +86,7 @@ def _quotas(units: int, uplinks: Sequence[Uplink]) -> dict[str, int]:
 def _most_at_home_first(
     units: Sequence[Unit], uplinks: Sequence[Uplink], quotas: dict[str, int]
 ) -> Sequence[Unit]:
-    """Return the units in the order in which they may keep their uplink, if not all can.
+    """Return the units in the order in which they keep their uplink, if not all of them can.
 
     A unit for which another uplink ranks higher has probably been moved there by a failover.
     """
