@@ -642,7 +642,7 @@ def _what_was_done() -> list[panels.Panel]:
         lines(
             "Move budgets used up",
             "VM ports and other units currently exempt from load balancing, because they have moved "
-            "four times in 3 minutes. Good: 0. `ovs-lbt explain PORT` shows when a unit may move "
+            "four times in 3 minutes. Good: 0. `ovs-lbt explain PORT` shows when a unit can move "
             "again. If the load of a VM port keeps jumping, split or pin the port.",
             [Ask(HERE("move_budget_exhausted"), "{{bridge}}")],
             unit=panels.COUNT,
