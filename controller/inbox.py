@@ -31,7 +31,7 @@ MOST_PASSED = 10
 
 @dataclass(frozen=True, slots=True)
 class StatusWanted:
-    """A request from a metrics scrape for the status of the bridge after `after`, in name order.
+    """A metrics scrape's request for the status of the bridge whose name is next after `after`.
 
     Bridges are read one by one, so that decisions do not wait until all bridges are read.
     """

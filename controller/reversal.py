@@ -166,7 +166,7 @@ def last_reversal(lines: str) -> str | None:
 
 
 def once(bridge: str) -> int:
-    """Roll back with a temporary service. The process ends when this service ends."""
+    """Roll back a bridge's change with a temporary service. The process ends with this service."""
     terminal.log_to_stderr()
     logging.getLogger().setLevel(logging.ERROR)
     importlib.import_module("controller.openflow.framework")

@@ -292,7 +292,7 @@ class BridgeConfig:
 
     @property
     def forwards(self) -> bool:
-        """Whether a pipeline is possible. Plain uplinks may all be absent.
+        """Whether a pipeline is possible, even if all plain uplinks are absent.
 
         Without a pipeline, a bridge with plain uplinks (fail mode secure) does not even connect its VMs.
         """

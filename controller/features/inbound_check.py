@@ -127,7 +127,7 @@ class InboundCheck(Feature[InboundRead]):
     def known(self, port: VmPort) -> VmPort:
         """Return `port` with `known_on` set if upstream switches know the VM port on its uplink.
 
-        Read from the installed pipeline: this survives a restart of the service, but not of the switch.
+        The installed pipeline shows this, so it survives a restart of the service, not of the switch.
         """
         installed = self.bridge.installation.installed
         if not self._drops_copies or installed is None or port.hashed is not None or not port.order:

@@ -33,7 +33,7 @@ CLEARED_FOR_S = 900.0
 
 @dataclass(eq=False)
 class NoFlood(Feature[PortFlagsSet]):
-    """Sets the flag `no-flood` of one bridge's VM ports."""
+    """Sets the flag `no-flood` on one bridge's VM ports."""
 
     # The ofports that have the flag; None if they are not known.
     ports: frozenset[int] | None = None

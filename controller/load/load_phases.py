@@ -93,7 +93,7 @@ class LoadPhases:
 
     @property
     def is_known(self) -> bool:
-        """Whether there are so few phases that no other phase is expected."""
+        """Whether there are few enough phases to assume that loads only repeat them."""
         return 0 < len(self._taken) <= MOST_PHASES
 
     def __iter__(self) -> Iterator[Mapping[str, Load]]:

@@ -158,7 +158,7 @@ class TeamView:
         )
 
     def absent(self, uplink: UplinkConfig) -> Uplink:
-        """Return an uplink that does not exist on the switch."""
+        """Return `uplink` as one that does not exist on the switch."""
         return Uplink(
             uplink.name, uplink.ofport, self.capacity_bps(uplink), uplink.role, usable=False
         )

@@ -70,7 +70,7 @@ def brief_pause_s(brief: int) -> float:
 
 
 def room(bridge: BridgeRow | None) -> int:
-    """Return the additional bytes allowed in a bridge's replies for its ports; 0 without a bridge row."""
+    """Return how many more bytes a bridge's replies can have because of its ports; 0 without a row."""
     if bridge is None:
         return 0
     vlans = sum(len(port.trunks) for port in bridge.ports)

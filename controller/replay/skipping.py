@@ -187,7 +187,7 @@ def round_polls(interval_s: float, buckets: bool) -> int:
 
 
 def round_s(team_view: TeamView) -> float:
-    """Return the time, in seconds, in which all counters are read. Not every poll reads flows."""
+    """Return the time in which each counter is read once, in seconds. Some polls skip flows."""
     poll_s = team_view.config.poll_interval_s
     hashed = buckets.are_judged(team_view.config, team_view.split)
     return poll_s * round_polls(poll_s, hashed)

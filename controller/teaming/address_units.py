@@ -244,7 +244,7 @@ def of_team(
     orders: Mapping[str, Sequence[Uplink]],
     homes: Mapping[str, str],
 ) -> Iterator[team.Address]:
-    """Yield addresses for the pipeline, except those not in `orders`, which use their port's home."""
+    """Yield the addresses in `orders` for the pipeline. All others use their port's home."""
     for unit in address_units:
         if (port := config.port_named.get(unit.port)) and (order := orders.get(unit.name)):
             numbers = with_home(order, homes.get(unit.name))

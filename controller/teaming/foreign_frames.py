@@ -32,7 +32,7 @@ UNSEEN = ""
 
 @dataclass(slots=True)
 class ForeignFrames:
-    """The floods and forged frames of other hosts on the uplinks of one bridge."""
+    """The floods and forged frames from other hosts on the uplinks of one bridge."""
 
     # The kinds that the switch drops, and the times when this ends, in seconds of engine time.
     dropped: dict[Kind, float] = field(default_factory=dict)

@@ -54,7 +54,7 @@ class Page:
 
 
 def press(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]]:
-    """Return the state and effects of a pressed key. `key`: a character, or one of the names above.
+    """Return the state and effects of a pressed key. `key`: a character, or a name in this module.
 
     `page`: the pane that scroll keys affect.
     """

@@ -1,4 +1,4 @@
-"""Draws `top` on the terminal and reads keys, as the only module that uses curses."""
+"""Draws `top` on the terminal, and reads keys. No other module uses curses."""
 
 from __future__ import annotations
 
