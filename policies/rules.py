@@ -141,7 +141,7 @@ def _reserve(uplink: str, promised_bps: float, capacity_bps: float) -> str:
     if can_promise(promised_bps, 0.0, capacity_bps):
         return ""
     most = f"at most {room_bps(capacity_bps) / 1e6:g} can be reserved"
-    return f"on {uplink}, where {promised_bps / 1e6:g} Mbit/s are reserved; {most}"
+    return f"on {uplink}, where {promised_bps / 1e6:g} Mbit/s is reserved; {most}"
 
 
 def _prefer(unit: Unit) -> str:

@@ -102,7 +102,7 @@ def test_others_make_room_for_what_fails_over() -> None:
 def test_a_reservation_that_is_cut_is_a_rule_that_is_broken() -> None:
     units = [unit(0, 60e6, "a", pin="a"), unit(1, 60e6, "a", pin="a"), unit(2, 60e6, "b")]
     found = rules.found(units, [uplink("a", 100e6), uplink("b", 100e6)])
-    said = "on a, where 120 Mbit/s are reserved; at most 95 can be reserved"
+    said = "on a, where 120 Mbit/s is reserved; at most 95 can be reserved"
     assert found["vnet0"] == {Rule.PIN: "", Rule.RESERVE: said}
     assert found["vnet2"] == {Rule.RESERVE: ""}
 

@@ -51,7 +51,7 @@ def test_a_reservation_that_comes_moves_one_and_says_why() -> None:
 def test_what_cannot_be_kept_is_told_of_uplink_and_vm_port_and_so_is_its_end() -> None:
     pinned = {"pin": "eth1", "reserve_mbps": "60"}
     here = team({"vnet0": pinned, "vnet1": pinned, "vnet2": {"reserve_mbps": "30"}}, "eth1")
-    said = "on eth1, where 120 Mbit/s are reserved; at most 95 can be reserved"
+    said = "on eth1, where 120 Mbit/s is reserved; at most 95 can be reserved"
     assert broken(here) == {"vnet0": said, "vnet1": said}
     assert here.bindings()["vnet2"] == "eth2"
     assert shown(here)["not_done"] == ["reservations on eth1 total 120 Mbit/s; expected at most 95"]
@@ -70,7 +70,7 @@ def test_an_operators_move_says_what_it_cuts_and_holds() -> None:
     before, other = (here.bindings()[name] for name in ("vnet0", "vnet1"))
     moved, told = done(here.ask("move", "vnet0", other)).split("\n")
     assert moved == f"vnet0: moved from {before} to {other}"
-    assert says(told, f"vnet0 reserve-mbps: on {other}, where 120 Mbit/s are reserved; at most 95")
+    assert says(told, f"vnet0 reserve-mbps: on {other}, where 120 Mbit/s is reserved; at most 95")
     here.run_for(60)
     assert here.bindings()["vnet0"] == here.bindings()["vnet1"] == other
     assert broken(here).keys() == {"vnet0", "vnet1"}
