@@ -28,9 +28,9 @@ def wrong_now(*, width: int) -> panels.Panel:
     return number(
         "Wrong now",
         "The number of services with a known problem: the service is down, a bridge is not connected, "
-        "an uplink is down or unrelieved, a value is invalid, or an alert of severity warning or critical "
-        "is firing. Each job without a leader adds 1. Good: 0. Click the number to see the problems on the "
-        "fleet dashboard.",
+        "an uplink is down, no move relieves an uplink above the threshold, a value is invalid, or an "
+        "alert of severity warning or critical is firing. Each job without a leader adds 1. Good: 0. "
+        "Click the number to see the problems on the fleet dashboard.",
         Ask(how_many_are_wrong()),
         steps=panels.NONE_IS_GOOD,
         link=frame.TO_FLEET,

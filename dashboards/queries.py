@@ -153,7 +153,7 @@ def of_connected(scope: Scope, series: str) -> str:
 
 
 def of_links_up(scope: Scope, series: str) -> str:
-    """Return `series` for uplinks that are up and whose switch answers: a down link is not just idle."""
+    """Return `series` for uplinks that are up and whose switch answers: a down link is not idle."""
     return of_connected(scope, f"{series} and {ON_UPLINK} {scope('uplink_up')} == 1")
 
 
