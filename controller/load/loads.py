@@ -33,7 +33,7 @@ class OwnLoad:
     A poll reads the flows of addresses before the flows of VM ports. If the switch updates its
     counters in between, the VM port seems to have sent more than its addresses, until the next
     reading. So each reading is added to `rates` only after the next reading, as the lower of the
-    two. If two readings in a row are too high, `rates` include an update of the addresses' traffic.
+    two. If the higher reading repeats, `rates` count the addresses' traffic of one update.
     """
 
     rates: Rates = field(default_factory=Rates)
@@ -95,16 +95,12 @@ class Loads:
     steady_s: float = math.inf
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
-        """Store the counters of a port. `outwards`: whether the port is an uplink."""
-        ofport = port.ofport
-        self.counters[ofport] = port
-        rates = _rates_of(self.port_rates, ofport, keep_s)
-        if outwards:
-            self._outwards.add(ofport)
-            rates.add_reading(Sample(port.clock_s, port.tx_bytes, port.rx_bytes))
-        else:
-            self._outwards.discard(ofport)
-            rates.add_reading(Sample(port.clock_s, port.rx_bytes, port.tx_bytes))
+        """Store the counters of a port. `outwards`: the port is an uplink, so it sends outwards."""
+        self.counters[port.ofport] = port
+        sent, received = port.tx_bytes, port.rx_bytes
+        if not outwards:
+            sent, received = received, sent
+        self.ports[port.ofport].rates.add_reading(Sample(port.clock_s, sent, received), keep_s)
 
     def take_units(
         self,

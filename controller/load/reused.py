@@ -1,7 +1,8 @@
 """Caches values that are built often but rarely change: units, and plans.
 
 Each decision, ten times a second, builds units with their loads. An unchanged unit reuses its
-previous object, which saves time when units are built and compared.
+previous object. This is faster to build, and faster to compare with the previous object. Teams are
+compared, not hashed: different teams usually differ in the load of an uplink.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ class Reused:
 
     _made: dict[tuple[str, str], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
 
-    def reuse(self, use: str) -> Callable[[str, Callable[..., T], tuple[Any, ...]], T]:
-        """Return a function that makes a unit's value, or reuses the last one if `parts` are equal.
+    def reuse(self, use: str, unit: str, make: Callable[..., T], parts: tuple[Any, ...]) -> T:
+        """Return the value of a unit: `make(*parts)`, or the last one if `parts` are equal.
 
         `make(*parts)` must depend only on `parts`. The parts that change most often come first.
         """
