@@ -786,7 +786,7 @@ def _supervised() -> Iterator[str]:
             told_to = notify.Supervisor({"NOTIFY_SOCKET": f"{directory}/notify", **watchdog})
             for at_s in (0.0, 1.0, 2.0, 3.9, 4.0, 9.0):
                 told_to.feed(at_s)
-                yield f"{at_s} {told_to.deadline_s()}"
+                yield f"{at_s} {told_to.feed_due_s}"
             for _ in range(2):
                 told_to.ready()
                 told_to.status("1 of 2\nbridges")
