@@ -290,21 +290,9 @@ def test_shift_places_by_capacity_when_an_uplink_fails(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "shift" / "failure.png").stat().st_size > 10_000
 
 
-@judges_time
-def test_shift_counts_what_moves_cost_tcp(tmp_path: Path) -> None:
-    words = ("--policy", "originating-port", "--against", "none", "--scenario", "full uplink")
-    report = report_of(tmp_path, "shift", *words)
-    ours = report["contenders"]["originating-port"]
-    assert ours["moves"] == QUICK.moves
-    assert ours["duplicated"] == 0
-    assert ours["retransmissions_per_move"] >= 0 and ours["lost_per_move"] >= 0
-    assert 0 < ours["silence_ms"] <= ours["worst_silence_ms"]
-    at_most("worst silence, ms", ours["worst_silence_ms"], 1000, ANYWHERE_MS)
-
-
 def _planned_bytes(directory: Path) -> int:
-    """The bytes of all flows of the first run in which an uplink fails."""
-    *_, scenario = PLANS["flows"].scenarios(Options(in_real_time(QUICK)))
+    """The bytes of all flows of the first run."""
+    scenario, *_ = PLANS["flows"].scenarios(Options(in_real_time(QUICK)))
     roles = (Role.VM, Role.CLIENT)
     pids = {name: 1 for role in roles for name in scenario.layout.nodes(role)}
     nothing_is_up = cast(PrivateOvs, None)
@@ -314,12 +302,12 @@ def _planned_bytes(directory: Path) -> int:
 
 
 @judges_time
-def test_flows_takes_the_time_of_every_request_while_an_uplink_fails(tmp_path: Path) -> None:
-    words = ("--policy", "adaptive", "--against", "none", "--scenario", "an uplink fails")
+def test_flows_takes_the_time_of_every_request(tmp_path: Path) -> None:
+    words = ("--policy", "adaptive", "--against", "none", "--scenario", "web search, 70%")
     report = report_of(tmp_path, "flows", *words)
     assert report["environment"]["pace"]["window_s"] == 30
     (scenario,) = report["scenarios"]
-    assert scenario["uplinks"] == {f"uplink{number}": 50e6 for number in (1, 2, 3)}
+    assert scenario["uplinks"] == {f"uplink{number}": 50e6 for number in (1, 2)}
     (line,) = (tmp_path / "out" / "flows" / "samples.jsonl").read_text().splitlines()
     run, found = json.loads(line), report["contenders"]["adaptive"]
     flows, samples = run["outcome"]["details"], run["samples"]
@@ -340,15 +328,7 @@ def test_flows_takes_the_time_of_every_request_while_an_uplink_fails(tmp_path: P
     first, last = (sum(samples[number]["sent_bytes"].values()) for number in (0, -1))
     assert received_bytes < last - first < 1.5 * received_bytes
 
-    failed_s = flows["failed_s"]
-    assert failed_s == (from_s + to_s) / 2
-    assert found["caught"] > 0 and found["caught_slowdown_worst"] > 0
-    by_failing = [(sample["at_s"], sample["sent_bytes"]["uplink3"]) for sample in samples]
-    before = [count for at_s, count in by_failing if at_s < failed_s - 0.3]
-    after = [count for at_s, count in by_failing if at_s > failed_s + FAILS_WITHIN_S]
-    assert before[-1] > before[0], "it carried nothing before"
-    assert len(after) > 1 and after[-1] == after[0], "it did not fail"
     at_least("share of flows that ended", 1 - len(flows["unfinished"]) / count, 0.9, 0.5)
     at_most("p99 of the lateness, ms", found["late_p99_ms"], 20, ANYWHERE_MS)
     pictures = (tmp_path / "out" / "flows").glob("*.png")
-    assert [path.name for path in pictures] == ["web-search-an-uplink-fails.png"]
+    assert [path.name for path in pictures] == ["web-search-70.png"]

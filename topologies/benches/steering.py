@@ -29,8 +29,6 @@ from topologies.loads.flow_arrivals import DATA_MINING, WEB_SEARCH, SizeDistribu
 from topologies.loads.flow_figures import LARGE_BYTES, SMALL_BYTES
 from topologies.loads.flow_load import SEED, FlowLoad
 from topologies.loads.load import Load, Stage
-from topologies.loads.move_load import MoveLoad
-from topologies.loads.pace import FAITHFUL
 from topologies.loads.settling import NEAR_RATIO
 from topologies.loads.shift_load import FailureLoad, Rates, ShiftLoad
 from topologies.loads.stream_load import StreamLoad
@@ -213,12 +211,7 @@ MIXED_SPEED = Plan(
 
 # shift: a load jump on one uplink, an uplink failure, and single moves.
 SHIFT_CONTENDERS = (MANUAL, "load-based", OURS, "balance-slb", "balance-slb/1s")
-# Contenders for moves on command. A move is the same under every policy, and this policy makes no moves.
-MOVED = ("originating-port", "balance-slb")
-JUMP, MOVES, FULL_MOVES = "load jump", "moves", "moves off a full uplink"
-FAILURE, EQUAL_FAILURE = "an uplink fails", "one of equal uplinks fails"
-# Together with the streams of the moved VM, this exceeds the uplink's capacity.
-BUSY_RATIO = 0.8
+JUMP, FAILURE, EQUAL_FAILURE = "load jump", "an uplink fails", "one of equal uplinks fails"
 EVEN_RATIO, HOT_RATIO, COLD_RATIO = 0.10, 0.29, 0.04
 # The speeds of three uplinks, of which the last fails. The twelve VMs send 70 % of the remaining
 # capacity.
@@ -245,30 +238,6 @@ def _shift(options: Options) -> list[Scenario]:
             contenders=SHIFT_CONTENDERS,
         ),
         *(_uplink_failure(name, speeds, options) for name, speeds in FAILURE_SPEEDS_MBPS.items()),
-        *(
-            Scenario(
-                name=name,
-                what="A VM with TCP streams and datagrams in both directions is moved back and forth"
-                f" {options.pace.moves} times, with ovs-lbt move or bond/migrate. {more}",
-                layout=layout,
-                load=functools.partial(
-                    MoveLoad,
-                    moves=options.pace.moves,
-                    interval_s=options.pace.move_s,
-                    busy_bps=busy_ratio * speed_bps,
-                ),
-                contenders=MOVED,
-            )
-            for name, busy_ratio, more in (
-                (MOVES, 0.0, "Calm is a span of the same length without moves."),
-                (
-                    FULL_MOVES,
-                    BUSY_RATIO,
-                    f"Another VM sends {BUSY_RATIO:.0%} on one uplink. The figures are of the moves off"
-                    " that uplink.",
-                ),
-            )
-        ),
     ]
 
 
@@ -332,17 +301,7 @@ SHIFT = Plan(
         JUMP_RULES("no more moves", "moves", than=FASTEST_BOND, or_equal=True, shown="{:g}"),
         RESTORED_RULES("nothing lost and placed by capacity within 5.0 s", most=5.0),
         RESTORED_RULES("sooner", than=EACH_PEER),
-        # A move of our policies costs TCP no more than a move of a bond.
-        Rule("no duplicates", "duplicated", None, (MOVES, FULL_MOVES), most=0, shown="{:.0f}"),
-        Rule(
-            *("no more retransmissions per move", "retransmissions_per_move", None),
-            where=(MOVES, FULL_MOVES),
-            shown="{:.2f}",
-            than=EACH_PEER,
-            or_equal=True,
-        ),
     ],
-    alone=(FAILURE, EQUAL_FAILURE, MOVES, FULL_MOVES),
     draw=_draw_shift,
     real_time=True,
     campaign_runs=5,
@@ -352,13 +311,8 @@ SHIFT = Plan(
 # Sizes are a tenth of those that were measured. Faster uplinks than those of the layout would make
 # Open vSwitch's userspace datapath the bottleneck, which forwards on one core.
 SCALE = 0.1
-# The load on the wire as a share of both uplinks. Flows of data mining are so few that they need the long
-# runs of the faithful pace at both loads.
+# The load on the wire as a share of both uplinks.
 LOADS = ((WEB_SEARCH, 0.7), (WEB_SEARCH, 0.9), (DATA_MINING, 0.7))
-FAITHFUL_LOADS = (*LOADS, (DATA_MINING, 0.9))
-# A third uplink fails, and the others must carry this share of their capacity.
-FAILURE_RATIO = 0.7
-SEARCH_FAILURE = "web search, an uplink fails"
 POOLED = (
     "Chance is different in each run, and the same for every contender. If a run has too few flows of a"
     " class for a percentile, it is that of the flows of all runs."
@@ -368,60 +322,30 @@ MOST_LATE_MS = 20.0
 
 
 def _flows(options: Options) -> Iterator[Scenario]:
-    """Both distributions, and a failure. Only the faithful pace has data mining at the high load."""
     layout = layouts.flows()
     popular = max(popularity(len(layout.nodes(Role.VM)), SEED))
-    for of, ratio in FAITHFUL_LOADS if options.pace.name == FAITHFUL.name else LOADS:
-        what = (
-            f"Requests for sizes as published for {of.name} ({of.source}),"
+
+    def load(stage: Stage, of: SizeDistribution, ratio: float) -> Load:
+        load_bps = ratio * layout.limit_bps
+        return FlowLoad(stage, of.scaled(SCALE), load_bps, *options.pace.flows_s)
+
+    for of, ratio in LOADS:
+        yield Scenario(
+            name=f"{of.name}, {ratio:.0%}",
+            what=f"Requests for sizes as published for {of.name} ({of.source}),"
             " divided by ten. They start at random, whether or not others have ended, and load the"
             f" uplinks by {ratio:.0%} of what both carry. The most popular VM gets"
             f" {popular:.0%} of them. Small: below"
-            f" {SMALL_BYTES // 1000} kB; large: above {LARGE_BYTES // 10**6} MB. Slowdown: the time over"
-            " that on an idle uplink. The oracle knows the sizes of all flows, and places each one as it"
-            " starts."
+            f" {SMALL_BYTES // 1000} kB; large: above {LARGE_BYTES // 10**6} MB. Slowdown: the time"
+            " over that on an idle uplink. The oracle knows the sizes of all flows, and places each"
+            f" one as it starts. {POOLED}",
+            layout=layout,
+            load=functools.partial(load, of=of, ratio=ratio),
+            contenders=(
+                *(MANUAL, "load-based", OURS, "dynamic", "dynamic/lacp"),
+                *("active-backup", "balance-slb", "balance-tcp", ORACLE),
+            ),
         )
-        yield _requests(options, f"{of.name}, {ratio:.0%}", what, of, ratio * layout.limit_bps)
-    what = (
-        f"The same requests as with {WEB_SEARCH.name} at {FAILURE_RATIO:.0%}, on three uplinks, of"
-        f" which one loses its carrier in the middle. The others then carry {FAILURE_RATIO:.0%}. Caught:"
-        " the flows that were under way, or started within the second after the failure. The oracle"
-        " knows when the uplink will fail."
-    )
-    load_bps = FAILURE_RATIO * layout.limit_bps
-    yield _requests(options, SEARCH_FAILURE, what, WEB_SEARCH, load_bps, failing="uplink3")
-
-
-def _requests(
-    options: Options,
-    name: str,
-    what: str,
-    sizes: SizeDistribution,
-    load_bps: float,
-    failing: str | None = None,
-) -> Scenario:
-    def load(stage: Stage) -> Load:
-        warm_up_s, watched_s, drain_s = options.pace.flows_s
-        return FlowLoad(
-            stage,
-            sizes.scaled(SCALE),
-            load_bps,
-            warm_up_s=warm_up_s,
-            watched_s=watched_s,
-            drain_s=drain_s,
-            failing=failing,
-        )
-
-    return Scenario(
-        name=name,
-        what=f"{what} {POOLED}",
-        layout=layouts.flows(uplinks=3 if failing else 2),
-        load=load,
-        contenders=(
-            *(MANUAL, "load-based", OURS, "dynamic", "dynamic/lacp"),
-            *("active-backup", "balance-slb", "balance-tcp", ORACLE),
-        ),
-    )
 
 
 def _draw_flows(_options: Options, results: Sequence[Result], directory: Path) -> list[Path]:

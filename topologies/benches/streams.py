@@ -249,13 +249,12 @@ CONVERGED_PLAN = Plan(
             over=BEST_PEER,
         ),
     ],
-    alone=FAULTS,
     derived=_jumbo_ratios,
 )
 
 # overlay: VMs of two hosts communicate through tunnels, whose endpoints a team balances.
 BOTH_WAYS, ONE_WAY = "both ways, two endpoints", "one way, one endpoint"
-ONE_ENDPOINT, HEADROOM = "both ways, one endpoint", "headroom, both ways"
+ONE_ENDPOINT = "both ways, one endpoint"
 # The same, through VXLAN.
 VXLAN, VXLAN_ONE_WAY, VXLAN_ONE_ENDPOINT = (
     f"{name}, VXLAN" for name in (BOTH_WAYS, ONE_WAY, ONE_ENDPOINT)
@@ -275,7 +274,7 @@ SPREADING = ("adaptive", "dynamic", "active-backup", "balance-slb")
 LARGE_RATIO, SMALL_RATIO = 0.22, 0.05
 # The number of windows until a policy has made all of its single moves.
 SETTLING_WINDOWS = 5
-UNSHAPED_MBPS, FAST_MBPS = 10_000, 500
+FAST_MBPS = 500
 BASELINE = "balance-slb"
 LEAST_RATIO = 1.8
 # Each scenario: what it is, its layout's parameters, and its contenders.
@@ -309,12 +308,6 @@ OVERLAYS: Mapping[str, tuple[str, Mapping[str, int | str], Sequence[str]]] = {
         {"endpoints": 1, "encapsulation": "vxlan"},
         SPREADING,
     ),
-    HEADROOM: (
-        "The first without the uplinks' limits, and with as much load as TCP can send: what the machine"
-        " could carry.",
-        {"uplink_mbps": UNSHAPED_MBPS},
-        ("adaptive", "active-backup"),
-    ),
 }
 
 
@@ -343,16 +336,15 @@ def _overlays(options: Options) -> Iterator[Scenario]:
                 _tunnelled,
                 pace=options.pace,
                 both_ways=name not in ONE_WAYS,
-                limited=name != HEADROOM,
             ),
             contenders=tuple(contenders),
         )
 
 
-def _tunnelled(stage: Stage, pace: Pace, *, both_ways: bool, limited: bool) -> Load:
+def _tunnelled(stage: Stage, pace: Pace, *, both_ways: bool) -> Load:
     """TCP streams between the VMs of the same number; the senders' come first."""
     layout = stage.layout
-    settle_s = float(SETTLING_WINDOWS * pace.window_s) if limited else pace.bulk_s[0]
+    settle_s = float(SETTLING_WINDOWS * pace.window_s)
     measured_s = pace.streams_s[1]
     pairs = list(zip(layout.senders, layout.receivers, strict=True))
     back = [(receiver, sender) for sender, receiver in pairs] if both_ways else []
@@ -361,7 +353,7 @@ def _tunnelled(stage: Stage, pace: Pace, *, both_ways: bool, limited: bool) -> L
     flows = [
         flow(
             *(layout, *ends, settle_s + measured_s + 1),
-            rate_bps=int(ratios[number % len(pairs)] * layout.limit_bps) if limited else None,
+            rate_bps=int(ratios[number % len(pairs)] * layout.limit_bps),
         )
         for number, ends in enumerate([*pairs, *back])
     ]
@@ -370,10 +362,8 @@ def _tunnelled(stage: Stage, pace: Pace, *, both_ways: bool, limited: bool) -> L
     return kind(stage, flows, (settle_s, settle_s + measured_s), may_fail=True)
 
 
-def _of_overlay(layout: Layout, seen: Observed, found: Figures) -> Figures:
-    """How even the second host's uplinks are, and the share of the load that the machine can carry."""
-    if seen.scenario == HEADROOM:
-        return {"headroom_ratio": found["throughput_bps"] / layouts.overlay().limit_bps}
+def _of_overlay(layout: Layout, seen: Observed, _found: Figures) -> Figures:
+    """How even the second host's uplinks are."""
     if seen.scenario in (BOTH_WAYS, VXLAN):
         return {"return_cv": spread_cv(layout, seen, layout.uplinks_of("server2"))}
     return {}
@@ -401,18 +391,14 @@ ALIKE = ("adaptive", "adaptive/lacp")
 OVERLAY = Plan(
     lambda options: [*_overlays(options)],
     [
-        Rule("at least 1.5 times the rate needed", "headroom_ratio", (), (HEADROOM,), least=1.5),
-        *(
-            Rule(
-                *(f"uses both uplinks alike, {figure} at most 0.1", figure, ALIKE),
-                where=[name for name in OVERLAYS if name not in (HEADROOM, *ONE_ENDPOINTS)],
-                most=0.1,
-            )
-            for figure in ("spread_cv", "return_cv")
-        ),
+        Rule(
+            *(f"uses both uplinks alike, {figure} at most 0.1", figure, ALIKE),
+            where=[name for name in OVERLAYS if name not in ONE_ENDPOINTS],
+            most=0.1,
+        )
+        for figure in ("spread_cv", "return_cv")
     ],
     _over_one_endpoint,
-    alone=(HEADROOM, *ONE_ENDPOINTS),
     per_run=_of_overlay,
     campaign_runs=5,
 )

@@ -122,14 +122,6 @@ class Contender(ABC):
     def observe(self) -> Observation:
         """The present bindings. This must be cheap, as it is called several times a second."""
 
-    def move(self, interface: str, mac: str, uplink: str) -> None:
-        """Move the traffic of a VM port with this MAC address to another uplink interface.
-
-        Raises:
-            RuntimeError: the move was refused, or this contender cannot move VM ports.
-        """
-        raise RuntimeError(f"{self.name} cannot move VM ports")
-
     def place(self, interface: str, mac: str, uplink: str) -> None:
         """Place a VM port on the uplink that its port number hashes to, before the load starts.
 
@@ -201,23 +193,14 @@ class OvsBond(Contender):
         log = self._log.read_text(errors="replace")
         return Observation({}, sum(shifts(log, bond) for bond in self._bonds))
 
-    def move(self, interface: str, mac: str, uplink: str) -> None:
-        (bond,) = self._bonds
-        # Otherwise the bond would rebalance the hash that was moved manually.
-        self._ovs.vsctl("set", "port", bond, "other_config:bond-rebalance-interval=0")
-        self._migrate(bond, mac, uplink)
-
     def place(self, interface: str, mac: str, uplink: str) -> None:
         # Open vSwitch cannot move hashes of other bonds.
         if self.server_class is not TEAMS["balance-slb"]:
             return
         # Addresses with the same hash stay together on the uplink of the last one placed.
         for bond in self._bonds:
-            self._migrate(bond, mac, uplink)
-
-    def _migrate(self, bond: str, mac: str, uplink: str) -> None:
-        hash_ = self._ovs.run("ovs-appctl", "bond/hash", mac).strip()
-        self._ovs.run("ovs-appctl", "bond/migrate", bond, hash_, uplink)
+            hash_ = self._ovs.run("ovs-appctl", "bond/hash", mac).strip()
+            self._ovs.run("ovs-appctl", "bond/migrate", bond, hash_, uplink)
 
 
 @dataclass(slots=True)
@@ -308,10 +291,6 @@ class Ours(Contender):
             elif metric.name == "ovslbt_moves_applied_total":
                 moves += int(metric.value)
         return Observation(bindings, moves)
-
-    def move(self, interface: str, mac: str, uplink: str) -> None:
-        # The same request as `ovs-lbt move`, without starting Python while time is measured.
-        self._ovs.run("ovs-appctl", "-t", "ovs-lbt", "lbt/move", interface, uplink)
 
     def pids(self) -> dict[str, int]:
         return {"ovs-lbt": self._service.pid}

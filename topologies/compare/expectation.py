@@ -9,11 +9,6 @@ from dataclasses import dataclass
 from topologies.compare.contenders import BONDS, is_ours
 from topologies.compare.figures import Figures, Result
 
-# The limits for our best policy, relative to the best bond of Open vSwitch.
-LEAST_THROUGHPUT_RATIO = 0.98
-MOST_CPU_RATIO = 1.05
-# A peer with a higher spread counts as uneven. With a lower one, there is nothing to gain.
-UNEVEN_CV = 0.1
 # As `Rule.than` and `Rule.over`: every bond, and the fastest of them.
 EACH_PEER, BEST_PEER = ("each peer",), "the best peer"
 
@@ -109,59 +104,6 @@ def is_peer(contender: str) -> bool:
     return contender in BONDS
 
 
-def against_peers(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
-    """Compare our best policy with the best peer: throughput, spread, CPU time per bit.
-
-    The throughput comparison is between the fastest contenders of both sides. For spread and CPU
-    time, each side has its most even contender among those within 2 % of its fastest, because an
-    operator would choose that one.
-    """
-    of_ours = {name: one for name, one in contenders.items() if is_ours(name)}
-    of_peers = {name: one for name, one in contenders.items() if is_peer(name)}
-    if not of_ours or not of_peers:
-        return []
-    ours, peer = fastest(of_ours), fastest(of_peers)
-    most_bps = contenders[peer]["throughput_bps"]
-    ratio = contenders[ours]["throughput_bps"] / max(1.0, most_bps)
-    found = [
-        Expectation(
-            f"{scenario}: throughput of our best policy >= {LEAST_THROUGHPUT_RATIO} x best peer",
-            f"{ours} {ratio:.3f} x {peer}",
-            ratio >= LEAST_THROUGHPUT_RATIO,
-        )
-    ]
-    ours, peer = best(of_ours), best(of_peers)
-    mine, theirs = contenders[ours], contenders[peer]
-    if "spread_cv" in theirs and theirs["spread_cv"] > UNEVEN_CV:
-        found.append(
-            Expectation(
-                f"{scenario}: spread of our best policy better than the best peer's",
-                f"CV {ours} {mine['spread_cv']:.3f}, {peer} {theirs['spread_cv']:.3f}",
-                mine["spread_cv"] < theirs["spread_cv"],
-            )
-        )
-    if mine.get("cpu_s_per_gbit") and theirs.get("cpu_s_per_gbit"):
-        ratio = mine["cpu_s_per_gbit"] / theirs["cpu_s_per_gbit"]
-        found.append(
-            Expectation(
-                f"{scenario}: CPU time per bit of our best policy <= {MOST_CPU_RATIO} x best peer",
-                f"{ours} {ratio:.3f} x {peer}",
-                ratio <= MOST_CPU_RATIO,
-            )
-        )
-    return found
-
-
 def fastest(contenders: Mapping[str, Figures]) -> str:
     """The contender with the highest throughput; ties go by name. Empty without contenders."""
     return min(contenders, key=lambda name: (-contenders[name]["throughput_bps"], name), default="")
-
-
-def best(contenders: Mapping[str, Figures]) -> str:
-    """The most even contender within 2 % of the highest throughput. Empty without contenders."""
-    if not contenders:
-        return ""
-    most_bps = max(one["throughput_bps"] for one in contenders.values())
-    least_bps = LEAST_THROUGHPUT_RATIO * most_bps
-    good = (name for name, one in contenders.items() if one["throughput_bps"] >= least_bps)
-    return min(good, key=lambda name: (contenders[name].get("spread_cv", 0.0), name))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies.compare.expectation import Expectation, Rule, against_peers
+from topologies.compare.expectation import Expectation, Rule
 from topologies.compare.figures import Figures, PerRun, Phase, Result, nothing_more
 from topologies.compare.scenario import Scenario
 from topologies.loads.pace import Pace
@@ -29,7 +29,6 @@ class Plan:
         scenarios: the scenarios, the main one first.
         rules: the conditions on the results, for the contenders that ran.
         more: conditions that are no rules.
-        alone: the scenarios in which our policies are not compared with peers.
         per_run: further figures of each run.
         derived: figures that need several runs, by scenario and contender.
         phases: the phases of the main scenario.
@@ -42,7 +41,6 @@ class Plan:
     scenarios: Callable[[Options], Sequence[Scenario]]
     rules: Sequence[Rule] = ()
     more: Callable[[Options, Sequence[Result]], Sequence[Expectation]] = lambda *_: ()
-    alone: Collection[str] = ()
     per_run: PerRun = nothing_more
     derived: Callable[[Sequence[Result]], Mapping[str, Mapping[str, Figures]]] = lambda _: {}
     phases: Callable[[Options, Result], Sequence[Phase]] = lambda *_: ()
@@ -51,11 +49,6 @@ class Plan:
     campaign_runs: int = 3
 
     def expectations(self, options: Options, results: Sequence[Result]) -> list[Expectation]:
-        """The conditions on the results, and the comparison with the peers."""
-        found = [*self.more(options, results)]
-        for rule in self.rules:
-            found += rule.check(results)
-        for result in results:
-            if result.scenario.name not in self.alone:
-                found += against_peers(result.scenario.name, result.medians())
-        return found
+        """The conditions on the results, with what was found."""
+        checked = (one for rule in self.rules for one in rule.check(results))
+        return [*self.more(options, results), *checked]

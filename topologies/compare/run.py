@@ -163,7 +163,6 @@ def _run(
         bridges={name: tuple(server.bridges) for name, server in servers.items()},
         ovs=ovs,
         directory=directory,
-        move=lambda vm, uplink: contender.move(*_ends(layout, network, vm, uplink)),
         place=lambda vm, uplink: contender.place(*_ends(layout, network, vm, uplink)),
         repetition=repetition,
     )
@@ -205,7 +204,7 @@ def _run(
 
 
 def _ends(layout: Layout, network: Mininet, vm: str, uplink: str) -> tuple[str, str, str]:
-    """The arguments of a move: the interface and address of a VM's first vNIC, and an uplink."""
+    """The arguments of a placement: the interface and address of a VM's first vNIC, and an uplink."""
     vnic = layout.vnics_of(vm)[0]
     interface, to = (own_interface(layout, PREFIX, node) for node in (vnic, uplink))
     return interface, network[vm].intfs[0].MAC(), to

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from topologies.graph.layout import Role
-from topologies.graph.ports import upstream_interface
 from topologies.loads import flow_figures, flow_oracle
 from topologies.loads.flow_arrivals import (
     FlowPlan,
@@ -19,7 +17,7 @@ from topologies.loads.flow_arrivals import (
     popularity,
 )
 from topologies.loads.flow_figures import Completion
-from topologies.loads.load import Load, Outcome, Stage, set_links
+from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.traffic import NOT_STARTED
 
 # Chance decides which VMs are popular, when flows start, and in which order sizes follow. The first run
@@ -27,16 +25,13 @@ from topologies.loads.traffic import NOT_STARTED
 SEED = 1
 READY_S = 1.5
 END_TIMEOUT_S = 15.0
-# Flows that started this long after a failure are also affected: TCP repeats a lost SYN after a second.
-CAUGHT_S = 1.0
 
 
 class FlowLoad(Load):
     """Clients request flows from VMs, at a share of the capacity of all uplinks together.
 
     The first `warm_up_s` are for teams to place the load. The flows that start in the next `watched_s`
-    are measured. Then the load ends with the last flow, or after `drain_s` more. With `failing`, that
-    uplink loses its carrier in the middle of the measured span, until the end.
+    are measured. Then the load ends with the last flow, or after `drain_s` more.
     """
 
     def __init__(
@@ -44,29 +39,23 @@ class FlowLoad(Load):
         stage: Stage,
         distribution: SizeDistribution,
         load_bps: float,
-        *,
         warm_up_s: float,
         watched_s: float,
         drain_s: float,
-        failing: str | None = None,
     ) -> None:
         super().__init__(stage)
         layout = stage.layout
         self._measured = Span(warm_up_s, warm_up_s + watched_s)
         self.measured_s = self.steady_s = (self._measured.start_s, self._measured.end_s)
         self.load_s = self._measured.end_s + drain_s
-        self._fails_s = warm_up_s + watched_s / 2 if failing else math.inf
         self._vms, self._clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
         spans = [Span(0.0, warm_up_s), self._measured]
         seed = SEED + stage.repetition - 1
         shares = popularity(len(self._vms), seed)
         self.flows = plan_flows(distribution, load_bps, spans, shares, seed)
-        uplinks = layout.nodes(Role.UPLINK)
-        links_bps = [float(layout.capacity_bps(uplink)) for uplink in uplinks]
-        closes_s = [self._fails_s if uplink == failing else math.inf for uplink in uplinks]
-        self._places = flow_oracle.place(self.flows, links_bps, closes_s)
+        links_bps = [float(layout.capacity_bps(uplink)) for uplink in layout.nodes(Role.UPLINK)]
+        self._places = flow_oracle.place(self.flows, links_bps)
         self._link_bps = max(links_bps)
-        self._link = upstream_interface(layout, stage.prefix, failing) if failing else ""
         self._programs = self._programs_of("flows")
 
     def start(self) -> None:
@@ -77,8 +66,6 @@ class FlowLoad(Load):
         for role in ("serve", "request"):
             self._programs.start(role, plan)
         self._run(self._await_end)
-        if self._link:
-            self._run(self._cut)
 
     def finish(self) -> Outcome:
         """Wait for the flows to end. `details` has a column for each property of the measured flows."""
@@ -103,7 +90,6 @@ class FlowLoad(Load):
             figures={
                 **flow_figures.figures(measured, self._link_bps),
                 **flow_figures.lateness_figures(measured),
-                **self._caught_figures(done),
                 "offered_bps": offered_bps(self.flows, self._measured),
             },
             details={
@@ -114,7 +100,6 @@ class FlowLoad(Load):
                 "late_s": [one.late_s for one in measured],
                 "duration_s": [one.duration_s for one in measured],
                 "unfinished": [n for n, one in enumerate(measured) if not one.complete],
-                "failed_s": self._fails_s if self._link else None,
             },
         )
 
@@ -145,30 +130,11 @@ class FlowLoad(Load):
             ],
         }
 
-    def _caught_figures(self, done: Sequence[Completion]) -> dict[str, float]:
-        """The flows that a failure affects: flows under way, and flows that start soon afterwards."""
-        if not self._link:
-            return {}
-        slowdowns = [
-            flow_figures.slowdown(one, self._link_bps)
-            for one in done
-            if one.start_s < self._fails_s + CAUGHT_S
-            and one.start_s + one.late_s + one.duration_s > self._fails_s
-        ]
-        found = {"caught": float(len(slowdowns))}
-        if slowdowns:
-            found["caught_slowdown_worst"] = max(slowdowns)
-        return found
-
     def _await_end(self) -> None:
         """Shorten the load when the last flow has ended."""
         self._programs["request"].wait()
         took_s = time.monotonic() - self.start_s
         self.load_s = min(self.load_s, max(self._measured.end_s, took_s))
-
-    def _cut(self) -> None:
-        self._pause_until(self._fails_s)
-        set_links([self._link], "down")
 
 
 def measured_flows(details: Mapping[str, Any]) -> list[Completion]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -26,13 +25,9 @@ FIRST_CLIENT_PORT, LAST_CLIENT_PORT = 10_000, 60_000
 
 @dataclass(slots=True)
 class SharedLink:
-    """A link whose flows share it equally. Times must not decrease.
-
-    `closes_s` is when it stops permanently.
-    """
+    """A link whose flows share it equally. Times must not decrease."""
 
     capacity_bps: float
-    closes_s: float = math.inf
     _now_s: float = 0.0
     # The bits that each flow would have received if it had been under way since the link's beginning.
     _served_bits: float = 0.0
@@ -58,45 +53,24 @@ class SharedLink:
         bisect.insort(self._ends, (at_bits, ideal_s(size_bytes, self.capacity_bps)))
 
     def cost(self, size_bytes: int) -> float:
-        """The slowdown of one more flow, plus the slowdowns that it adds to the flows under way.
-
-        Infinite if the link closes before everything is sent.
-        """
+        """The slowdown of one more flow, plus the slowdowns that it adds to the flows under way."""
         size_bits = wire_bytes(size_bytes) * 8.0
-        own_bits = left_bits = size_bits
-        added = 0.0
+        own_bits, added = size_bits, 0.0
         for at_bits, alone_s in self._ends:
-            rest_bits = at_bits - self._served_bits
-            shared_bits = min(rest_bits, size_bits)
+            shared_bits = min(at_bits - self._served_bits, size_bits)
             own_bits += shared_bits
-            left_bits += rest_bits
             added += shared_bits / self.capacity_bps / alone_s
-        if self._now_s + left_bits / self.capacity_bps > self.closes_s:
-            return math.inf
         return own_bits / self.capacity_bps / ideal_s(size_bytes, self.capacity_bps) + added
 
 
-def place(
-    flows: Sequence[FlowPlan],
-    capacities_bps: Sequence[float],
-    closes_s: Sequence[float] | None = None,
-) -> list[int]:
-    """The uplink of each flow by number. `flows` are in the order of their starts.
-
-    `closes_s` is when each uplink fails, which the oracle knows in advance. Among uplinks of equal cost,
-    it selects the last one to fail, and then the one with the lowest number.
-    """
-    ends_s = closes_s or [math.inf] * len(capacities_bps)
-    links = [SharedLink(bps, end_s) for bps, end_s in zip(capacities_bps, ends_s, strict=True)]
+def place(flows: Sequence[FlowPlan], capacities_bps: Sequence[float]) -> list[int]:
+    """The uplink of each flow by number: of equal costs, the lowest. `flows` are in order of their starts."""
+    links = [SharedLink(bps) for bps in capacities_bps]
     found = []
     for flow in flows:
         for link in links:
             link.advance(flow.start_s)
-        costs = [
-            (link.cost(flow.size_bytes), -link.closes_s, number)
-            for number, link in enumerate(links)
-        ]
-        _, _, number = min(costs)
+        _, number = min((link.cost(flow.size_bytes), n) for n, link in enumerate(links))
         links[number].add(flow.size_bytes)
         found.append(number)
     return found

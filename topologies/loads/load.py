@@ -21,15 +21,6 @@ from topologies.network.private_ovs import PrivateOvs
 CLOSE_TIMEOUT_S = 10.0
 
 
-def refuse_move(vm: str, uplink: str) -> None:
-    """Refuse to move a VM.
-
-    Raises:
-        RuntimeError: always.
-    """
-    raise RuntimeError(f"the team cannot move {vm} to {uplink}: it takes no move requests")
-
-
 def ignore_placement(_vm: str, _uplink: str) -> None:
     """Leave a VM on its uplink."""
 
@@ -43,7 +34,6 @@ class Stage:
         host_pids: a process in the network namespace of every VM, host and client.
         bridges: each server's bridge, or its bridges if it has one for each uplink.
         directory: the directory for plans, logs and results; it is deleted after the run.
-        move: tells the team to send a VM's traffic by an uplink from now on.
         place: sets the uplink that a VM starts on; teams without this feature ignore it.
         repetition: which run of this contender it is, from 1; chance may be different in each.
     """
@@ -54,7 +44,6 @@ class Stage:
     bridges: Mapping[str, tuple[str, ...]]
     ovs: PrivateOvs
     directory: Path
-    move: Callable[[str, str], None] = refuse_move
     place: Callable[[str, str], None] = ignore_placement
     repetition: int = 1
 

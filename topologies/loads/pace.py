@@ -40,9 +40,6 @@ class Pace:
     # under way have to end. A policy with a window of 30 s is attached 2 s before the first flow, so it
     # has moved once before flows are measured.
     flows_s: tuple[float, float, float] = (28.0, 18.0, 12.0)
-    # Moves under a steady load: their number, and the span that each is watched.
-    moves: int = 20
-    move_s: float = 1.0
 
     @property
     def load_s(self) -> float:
@@ -81,8 +78,6 @@ QUICK = Pace(
     failure_s=(0.5, 5.0),
     still_s=2.0,
     flows_s=(2.0, 5.0, 5.0),
-    moves=3,
-    move_s=0.7,
 )
 
 

@@ -83,14 +83,6 @@ class FlowResult:
         gaps_s = [b - a for a, b in pairwise(edges_s) if a < to_s and b > from_s]
         return max(gaps_s, default=0.0)
 
-    def part(self, from_s: float, to_s: float) -> FlowResult:
-        """The datagrams that were sent in a span, numbered from 0."""
-        interval_s = (self.end_s - self.start_s) / max(1, self.sent - 1)
-        first = max(0, round((from_s - self.start_s) / interval_s))
-        last = min(self.sent, round((to_s - self.start_s) / interval_s))
-        arrivals = [(n - first, at_s) for n, at_s in self.arrivals if first <= n < last]
-        return FlowResult(last - first, from_s, to_s, arrivals)
-
 
 def figures(results: Sequence[FlowResult]) -> dict[str, float]:
     """The figures of all flows together, and the longest gap of any flow."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,8 +151,11 @@ class ShiftLoad(Load):
             *(self._vms, receivers, map(layout.address, receivers), self._rates_before()),
             strict=True,
         )
+        plan = schedule(self._stage.host_pids, ends, PORT, PAYLOAD_BYTES)
+        # An order ends it earlier.
+        now_s = time.monotonic()
         longest_s = SETTLE_TIMEOUT_S + self._max_wait_s + self.load_s + END_TIMEOUT_S
-        return steady_datagrams(self._stage, ends, longest_s)
+        return {**plan, "start_s": now_s, "end_s": now_s + longest_s, "probes": False}
 
     def _await_placement(self) -> dict[str, str]:
         """Wait for a stable placement, or the timeout. Returns the uplink of each VM."""
@@ -256,15 +259,6 @@ def lossless_s(flows: Sequence[FlowResult], failed_s: float, watched_s: float) -
             later = [at_s for number, at_s in first_s.items() if number > max(missing)]
             ends_s.append(min(later) - failed_s if later else watched_s)
     return min(max(ends_s), watched_s)
-
-
-def steady_datagrams(
-    stage: Stage, ends: Iterable[tuple[str, str, str, float]], longest_s: float
-) -> dict[str, Any]:
-    """The schedule of flows as of `schedule`, from now on."""
-    now_s = time.monotonic()
-    plan = schedule(stage.host_pids, ends, PORT, PAYLOAD_BYTES)
-    return {**plan, "start_s": now_s, "end_s": now_s + longest_s, "probes": False}
 
 
 class UpstreamFdb:

@@ -32,7 +32,6 @@ def plan(seeds: Sequence[int]) -> Plan:
     return Plan(
         lambda options: [*_scenarios(seeds, options)],
         more=lambda _options, results: [*_expectations(results)],
-        alone=[f"seed-{seed}{kind}" for seed in seeds for kind in (JUMP, CONTROL)],
         real_time=True,
         campaign_runs=1,
     )

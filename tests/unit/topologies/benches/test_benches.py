@@ -45,7 +45,6 @@ USUAL: Mapping[str, float] = {
     "settle_s": 0.5,
     "restored_s": 0.5,
     "loss_ratio": 0.0005,
-    "retransmissions_per_move": 0,
     "duplicated": 0,
     "slowdown_p99": 10.0,
     "late_p99_ms": 2.0,
@@ -69,7 +68,6 @@ GOOD: Mapping[str, Measured] = {
     streams.VXLAN_ONE_WAY: ONE_ENDPOINT_BOND,
     streams.ONE_ENDPOINT: ONE_ENDPOINT_BOND,
     streams.VXLAN_ONE_ENDPOINT: ONE_ENDPOINT_BOND,
-    streams.HEADROOM: {name: {"throughput_bps": 160e6} for name in ("adaptive", "active-backup")},
 }
 
 
@@ -172,9 +170,6 @@ def test_any_part_of_a_bench_can_be_left_out(name: str) -> None:
                 checked, (complete,) = _team_view(name, [_result(scenario, names)])
                 assert set(complete.medians()) == set(names)
                 assert all(one.condition and one.found for one in checked)
-                compared = any("best peer" in one.condition for one in checked)
-                both = {*map(is_ours, names)} == {*map(is_peer, names)} == {True, False}
-                assert not compared or both
 
 
 # The duration of a load is known from the start, except for a migration.
@@ -200,7 +195,7 @@ def test_good_results_meet_every_expectation(name: str) -> None:
 
 QUAD, BEHIND_A_SWITCH = streams.WHERE[0], streams.WHERE[1]
 MTU_FAULT, LOOKS = "fault: a member's MTU", "dynamic+path-check"
-WEB, MOVED = "web search, 70%", "originating-port"
+WEB = "web search, 70%"
 TCP, SMB, TWO_NICS = failures.TCP, failures.SMB, failures.MULTICHANNEL
 # A bench, its scenario, a contender there, and one figure that is not as usual. What this misses is the
 # last part of a row: parts of conditions, with " + " between them, or nothing.
@@ -245,8 +240,6 @@ DEVIATIONS = [
         *("shift", steering.EQUAL_FAILURE, "adaptive", "restored_s", 12.0),
         "placed by capacity within 5.0 s + sooner than balance-slb + sooner than balance-slb/1s",
     ),
-    ("shift", "moves", MOVED, "retransmissions_per_move", 0.5, "no more retransmissions per move"),
-    ("shift", "moves", MOVED, "duplicated", 1, f"moves, {MOVED}: no duplicates"),
     # Slow flows, compared with peers that need no LAG.
     ("flows", WEB, "manual", "slowdown_p99", 9.9, "no higher than manual"),
     ("flows", WEB, "balance-slb", "slowdown_p99", 9.9, "no higher than balance-slb"),
@@ -277,7 +270,6 @@ DEVIATIONS = [
     ),
     ("overlay", streams.ONE_WAY, "dynamic", "throughput_bps", 89e6, "dynamic over balance-slb"),
     ("overlay", streams.VXLAN, "adaptive", "spread_cv", 0.11, "adaptive: uses both uplinks alike"),
-    ("overlay", streams.HEADROOM, "adaptive", "throughput_bps", 149e6, "times the rate needed"),
 ]
 
 
@@ -335,16 +327,3 @@ def test_jumbo_frames_are_compared_under_the_same_load() -> None:
             "jumbo_cpu_ratio": pytest.approx(0.5),
         }
     }
-
-
-@every_bench
-def test_peer_that_beats_our_policies_is_named(name: str) -> None:
-    main = PLANS[name].scenarios(OPTIONS)[0]
-    peers = [one for one in main.contenders if is_peer(one)]
-    faster = _result(main, changed={peer: {"throughput_bps": 97e6} for peer in peers})
-    checked, _ = _team_view(name, [faster])
-    missed = [one for one in checked if not one.met and "best peer" in one.condition]
-    assert [one.condition for one in missed] == [
-        f"{main.name}: throughput of our best policy >= 0.98 x best peer"
-    ]
-    assert any(peer in missed[0].found for peer in peers)

@@ -6,68 +6,33 @@ from collections import Counter
 from pathlib import Path
 from typing import cast
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies import layouts
 from topologies.graph.layout import Layout, Role
 from topologies.loads.flow_arrivals import WEB_SEARCH
-from topologies.loads.flow_figures import ideal_s
-from topologies.loads.flow_load import FlowLoad, completions
+from topologies.loads.flow_load import FlowLoad
 from topologies.loads.flow_oracle import PLACES, client_ports
 from topologies.loads.load import Stage
 from topologies.network.private_ovs import PrivateOvs
 
 
-def _load(
-    directory: Path, layout: Layout, failing: str | None = None, repetition: int = 1
-) -> FlowLoad:
+def _load(directory: Path, layout: Layout, repetition: int = 1) -> FlowLoad:
     names = (*layout.nodes(Role.VM), *layout.nodes(Role.CLIENT))
     pids = {name: number for number, name in enumerate(names, start=100)}
     nothing_is_up = cast(PrivateOvs, None)
     stage = Stage(layout, "lbt-", pids, {}, nothing_is_up, directory, repetition=repetition)
-    sizes, times_s = WEB_SEARCH.scaled(0.1), {"warm_up_s": 2.0, "watched_s": 8.0, "drain_s": 3.0}
-    return FlowLoad(stage, sizes, 70e6, failing=failing, **times_s)
+    return FlowLoad(stage, WEB_SEARCH.scaled(0.1), 70e6, warm_up_s=2.0, watched_s=8.0, drain_s=3.0)
 
 
 def test_flows_are_the_same_for_every_contender_and_others_in_every_run(tmp_path: Path) -> None:
     first, second = (_load(tmp_path, layouts.flows(), repetition=number).flows for number in (1, 2))
-    assert _load(tmp_path, layouts.flows(uplinks=3), "uplink3").flows == first
+    assert _load(tmp_path, layouts.flows(uplinks=3)).flows == first
     assert {one.start_s for one in first}.isdisjoint(one.start_s for one in second)
     assert sorted(one.size_bytes for one in first) == sorted(one.size_bytes for one in second)
     by_vm = [Counter(one.vm for one in planned).most_common() for planned in (first, second)]
     assert by_vm[0][0][0] != by_vm[1][0][0], "another VM is the busiest"
-
-
-def test_oracle_leaves_an_uplink_before_it_fails(tmp_path: Path) -> None:
-    load = _load(tmp_path, layouts.flows(uplinks=3), "uplink3")
-    places = [one["port"] % PLACES for one in load._plan()["flows"]]
-    before, after = (
-        [p for p, flow in zip(places, load.flows, strict=True) if (flow.start_s < 6.0) == early]
-        for early in (True, False)
-    )
-    assert 2 in before
-    assert set(after) == {0, 1}
-
-
-def test_flows_that_a_failure_met_are_counted(tmp_path: Path) -> None:
-    load = _load(tmp_path, layouts.flows(uplinks=3), "uplink3")
-    planned = [one for one in load.flows if one.start_s < 5.5][:3]
-    # The failure is at 6 s: one flow is over, one is under way, and one just reaches it.
-    ends_s = [5.9, 7.0, 6.001]
-    rows = [
-        [0.0, end_s - one.start_s, one.size_bytes]
-        for one, end_s in zip(planned, ends_s, strict=True)
-    ]
-    found = load._caught_figures(completions(planned, rows))
-    assert found["caught"] == 2
-    assert found["caught_slowdown_worst"] == pytest.approx(
-        max(
-            duration_s / ideal_s(one.size_bytes, 50e6)
-            for one, (_, duration_s, _) in zip(planned[1:], rows[1:], strict=True)
-        )
-    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, PLACES - 1)), max_size=200))

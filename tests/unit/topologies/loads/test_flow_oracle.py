@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,10 +16,6 @@ ALONE_S = wire_bytes(SIZE_BYTES) * 8 / LINK_BPS
 plans = st.lists(
     st.tuples(st.floats(0, 5), st.integers(1, 5_000_000)), min_size=1, max_size=40
 ).map(lambda rows: [FlowPlan(start_s, 0, size) for start_s, size in sorted(rows)])
-
-
-def _flows(*starts_s: float, size_bytes: int = SIZE_BYTES) -> list[FlowPlan]:
-    return [FlowPlan(start_s, 0, size_bytes) for start_s in starts_s]
 
 
 def test_flows_that_start_together_share_a_link_equally() -> None:
@@ -54,10 +48,3 @@ def test_large_flows_go_to_different_uplinks_and_small_ones_beside_the_fewest() 
     assert place(flows, [LINK_BPS] * 2) == [0, 1]
     flows = [FlowPlan(0.0, 0, 9_000_000), *(FlowPlan(0.1 * n, 0, 5_000) for n in range(1, 5))]
     assert place(flows, [LINK_BPS] * 2) == [0, 1, 1, 1, 1]
-
-
-def test_flow_avoids_an_uplink_that_is_about_to_fail() -> None:
-    closes_s = [1.0, math.inf]
-    assert place(_flows(0.5, 0.5), [LINK_BPS] * 2, closes_s) == [1, 0]
-    assert place(_flows(0.95, 0.95), [LINK_BPS] * 2, closes_s) == [1, 1]
-    assert place(_flows(2.0), [LINK_BPS] * 2, [1.0, 0.99]) == [0], "the last one to fail"
