@@ -51,7 +51,12 @@ class LayoutSwitch(Switch):
 
     `start` sets the MTUs before it adds the ports, because OVS derives the MTU of the local port
     from them. It shapes the links afterwards, because OVS removes a port's qdisc.
+
+    Attributes:
+        fail_mode: what the bridge does without a controller.
     """
+
+    fail_mode = "standalone"
 
     def __init__(
         self,
@@ -101,15 +106,26 @@ class LayoutSwitch(Switch):
             vsctl("--if-exists", "del-br", bridge)
         super().stop(deleteIntfs)
 
+    def bond(self) -> Sequence[str]:
+        """The settings of the bond of each team, for `ovs-vsctl add-bond`; empty: the team has ordinary ports."""
+        return ()
+
     def transaction(self) -> list[str]:
         """The arguments of the `ovs-vsctl` call that adds the bridges."""
-        raise NotImplementedError
+        arguments = self._bridge(self.name)
+        bonds = self.teams if self.bond() else {}
+        for team, interfaces in bonds.items():
+            arguments += self._bond(f"{self.name}-{team}", interfaces, self.bond())
+        for interface, port in self.layout_ports.items():
+            if port.team not in bonds:
+                arguments += self._port(self.name, interface)
+        return arguments
 
-    def _bridge(self, bridge: str, fail_mode: str) -> list[str]:
+    def _bridge(self, bridge: str) -> list[str]:
         return [
             *("--", "add-br", bridge),
             *("--", "set", "bridge", bridge),
-            *(f"datapath_type={self.datapath_type}", f"fail_mode={fail_mode}"),
+            *(f"datapath_type={self.datapath_type}", f"fail_mode={self.fail_mode}"),
         ]
 
     def _port(self, bridge: str, interface: str) -> list[str]:
@@ -143,15 +159,9 @@ class LearningSwitch(LayoutSwitch):
         self.bond_mode = LAG_HASHES[lag_hash]
         super().__init__(name, **params)
 
-    def transaction(self) -> list[str]:
-        arguments = self._bridge(self.name, "standalone")
+    def bond(self) -> Sequence[str]:
         # Physical switches hash and do not rebalance.
-        settings = [f"bond_mode={self.bond_mode}", "other_config:bond-rebalance-interval=0", *LACP]
-        for team, interfaces in self.teams.items():
-            arguments += self._bond(f"{self.name}-{team}", interfaces, settings)
-        for interface in self.other_interfaces:
-            arguments += self._port(self.name, interface)
-        return arguments
+        return [f"bond_mode={self.bond_mode}", "other_config:bond-rebalance-interval=0", *LACP]
 
 
 class ServerBridge(LayoutSwitch):
@@ -177,32 +187,24 @@ class ServerBridge(LayoutSwitch):
 class BondedServer(ServerBridge):
     """The team as an OVS active-backup bond, which works by itself and cannot loop."""
 
-    def settings(self) -> list[str]:
-        """The settings of the bond, as arguments of `ovs-vsctl add-bond`."""
+    def bond(self) -> Sequence[str]:
         # Servers that are cabled back to back must use the same cable.
         return ["bond_mode=active-backup", f"other_config:bond-primary={self.uplinks[0]}"]
 
-    def transaction(self) -> list[str]:
-        arguments = self._bridge(self.name, "standalone")
-        arguments += self._bond(f"{self.name}-team", self.uplinks, self.settings())
-        for interface in self.other_interfaces:
-            arguments += self._port(self.name, interface)
-        return arguments
 
-
-class BalanceSlbServer(BondedServer):
+class BalanceSlbServer(ServerBridge):
     """The team as an OVS balance-slb bond, which balances source MACs and VLANs by load."""
 
-    def settings(self) -> list[str]:
+    def bond(self) -> Sequence[str]:
         return ["bond_mode=balance-slb"]
 
 
-class LacpServer(BondedServer):
+class LacpServer(ServerBridge):
     """The team as an OVS balance-tcp bond, which balances flows by load and needs a LAG."""
 
     lag = True
 
-    def settings(self) -> list[str]:
+    def bond(self) -> Sequence[str]:
         return ["bond_mode=balance-tcp", *LACP]
 
 
@@ -213,11 +215,7 @@ class PlainUplinksServer(ServerBridge):
     forwards nothing before a controller connects.
     """
 
-    def transaction(self) -> list[str]:
-        arguments = self._bridge(self.name, "secure")
-        for interface in self.layout_ports:
-            arguments += self._port(self.name, interface)
-        return arguments
+    fail_mode = "secure"
 
 
 class SplitServer(ServerBridge):
@@ -246,7 +244,7 @@ class SplitServer(ServerBridge):
         arguments: list[str] = []
         bridge_of = dict(zip(self.uplinks, self.bridges, strict=True))
         for uplink, bridge in bridge_of.items():
-            arguments += [*self._bridge(bridge, "standalone"), *self._port(bridge, uplink)]
+            arguments += [*self._bridge(bridge), *self._port(bridge, uplink)]
         for port, uplink in self.placement().items():
             arguments += self._port(bridge_of[uplink], port)
         return arguments
