@@ -61,95 +61,92 @@ def may_stop(left_bytes: int, rate_bps: float) -> bool:
     return left_bytes * 8 <= rate_bps * ALLOWED_BLACKOUT_S
 
 
-class Copier:
-    """The destination's connections for the migration of one VM.
+# Copies a number of pages. Returns the record of the round.
+Copy = Callable[[int], dict[str, Any]]
+# Moves a VM's port. Returns when the port left one bridge, and when it arrived at the other.
+Move = Callable[[str], tuple[float, float]]
 
-    Raises:
+
+@contextlib.contextmanager
+def copier(count: int, connect: Callable[[int], socket.socket]) -> Iterator[Copy]:
+    """Open this number of connections, which `connect` opens by their numbers, and copy pages over all of them.
+
+    The function in the context copies a number of pages, and returns the record of the round. It raises:
         OSError: a connection stalled, or the source has closed it.
     """
+    lock, pending_bytes = threading.Lock(), 0
 
-    def __init__(self, connections: Sequence[socket.socket]) -> None:
-        self._connections = connections
-        self._pool = ThreadPoolExecutor(len(connections))
-        self._lock = threading.Lock()
-        self._pending_bytes = 0
+    def take() -> int:
+        nonlocal pending_bytes
+        with lock:
+            taken_bytes = min(BLOCK_BYTES, pending_bytes)
+            pending_bytes -= taken_bytes
+        return taken_bytes
 
-    def copy(self, pages: int) -> dict[str, Any]:
-        """Copy this number of pages over all connections. Returns the record of the round."""
-        start_s, copied_bytes = time.monotonic(), pages * PAGE_BYTES
-        self._pending_bytes = copied_bytes
-        for _ in self._pool.map(self._fetch, self._connections):
-            pass
-        return {"copied_bytes": copied_bytes, "start_s": start_s, "end_s": time.monotonic()}
-
-    def close(self) -> None:
-        for connection in self._connections:
-            connection.close()
-        self._pool.shutdown()
-
-    def _fetch(self, connection: socket.socket) -> None:
+    def fetch(connection: socket.socket) -> None:
         """Request and receive pending pages until none is left."""
         buffer, due_bytes = bytearray(BLOCK_BYTES), 0
         while True:
-            while due_bytes < AHEAD_BYTES and (taken_bytes := self._take()):
+            while due_bytes < AHEAD_BYTES and (taken_bytes := take()):
                 connection.sendall(REQUEST.pack(taken_bytes))
                 due_bytes += taken_bytes
             if not due_bytes:
                 return
-            count = connection.recv_into(buffer, min(due_bytes, BLOCK_BYTES))
-            if not count:
+            received_bytes = connection.recv_into(buffer, min(due_bytes, BLOCK_BYTES))
+            if not received_bytes:
                 raise ConnectionResetError(f"the source closed with {due_bytes} bytes to send")
-            due_bytes -= count
+            due_bytes -= received_bytes
 
-    def _take(self) -> int:
-        with self._lock:
-            taken = min(BLOCK_BYTES, self._pending_bytes)
-            self._pending_bytes -= taken
-        return taken
+    def copy(pages: int) -> dict[str, Any]:
+        nonlocal pending_bytes
+        start_s, pending_bytes = time.monotonic(), pages * PAGE_BYTES
+        for _ in pool.map(fetch, connections):
+            pass
+        copied_bytes = pages * PAGE_BYTES
+        return {"copied_bytes": copied_bytes, "start_s": start_s, "end_s": time.monotonic()}
 
-
-@contextlib.contextmanager
-def copier(count: int, connect: Callable[[int], socket.socket]) -> Iterator[Copier]:
-    """A copier with this number of connections, which `connect` opens by their numbers."""
-    with contextlib.ExitStack() as resources:
-        connections = []
-        for number in range(count):
-            connections.append(resources.enter_context(connect(number)))
-            connections[-1].settimeout(STALL_TIMEOUT_S)
-            connections[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        yield resources.enter_context(contextlib.closing(Copier(connections)))
+    # Connections close before the pool waits for its threads.
+    with ThreadPoolExecutor(count) as pool, contextlib.ExitStack() as resources:
+        connections = [resources.enter_context(connect(number)) for number in range(count)]
+        for connection in connections:
+            connection.settimeout(STALL_TIMEOUT_S)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield copy
 
 
 def migrate(
     vm: str,
     settings: Migrations,
     connect: Callable[[int], socket.socket],
-    move: Callable[[str], None],
+    move: Move,
 ) -> dict[str, Any]:
     """Migrate one VM. Returns its record, whose times are on the monotonic clock.
 
     `stopped_s` is when the VM was stopped, during the last one of `rounds`; `copied_s` when all of its
-    memory had arrived; and `moved_s` when `move` had moved its port.
+    memory had arrived; and `moved_s` when `move` had moved its port, which left one bridge at
+    `port_left_s` and arrived at the other at `port_arrived_s`.
     """
     start_s, rounds = time.monotonic(), []
     all_pages = pages = settings.memory_bytes // PAGE_BYTES
-    with copier(settings.connections, connect) as source:
+    with copier(settings.connections, connect) as copy:
         while True:
-            rounds.append(source.copy(pages))
+            rounds.append(copy(pages))
             lasted_s = max(1e-6, rounds[-1]["end_s"] - rounds[-1]["start_s"])
             rate_bps = rounds[-1]["copied_bytes"] * 8 / lasted_s
             pages = written_pages(all_pages, lasted_s * settings.dirty_bps / 8 / PAGE_BYTES)
             if may_stop(pages * PAGE_BYTES, rate_bps) or len(rounds) == MAX_ROUNDS:
                 break
         stopped_s = time.monotonic()
-        rounds.append(source.copy(pages))
+        rounds.append(copy(pages))
         copied_s = time.monotonic()
-        move(vm)
+        left_s, arrived_s = move(vm)
     return {
         "vm": vm,
         "start_s": start_s,
         "stopped_s": stopped_s,
         "copied_s": copied_s,
+        "port_left_s": left_s,
+        "port_arrived_s": arrived_s,
         "moved_s": time.monotonic(),
         "rounds": rounds,
     }
@@ -159,7 +156,7 @@ def migrate_all(
     vms: Sequence[str],
     settings: Migrations,
     connect: Callable[[int], socket.socket],
-    move: Callable[[str], None],
+    move: Move,
 ) -> list[dict[str, Any]]:
     """Migrate all VMs in the order of the queue, `at_once` at a time."""
     with ThreadPoolExecutor(settings.at_once) as pool:

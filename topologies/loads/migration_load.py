@@ -1,8 +1,9 @@
 """VMs that migrate from the first host to the second.
 
 The destination's network stack copies the memory from the source's (memory_copy.py), and this load moves
-the ports as a hypervisor does. Probes between a client and every VM, in both directions, measure how long
-each VM was unreachable.
+the ports as a hypervisor does. A hypervisor announces a VM that has arrived with broadcast RARP frames.
+Their source is the VM's address and they enter at the VM's port, so the network learns the VM's new
+place. Probes between a client and every VM, in both directions, measure how long each VM was unreachable.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import statistics
+import struct
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +20,11 @@ from typing import Any
 from topologies.graph.layout import Layout, Role
 from topologies.graph.ports import own_interface
 from topologies.loads import memory_copy, probing
-from topologies.loads.handover import Handover, VmPort
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.memory_copy import Migrations
 from topologies.loads.probing import Flow, FlowResult, Probes
 from topologies.network.private_network import process_network
+from topologies.network.private_ovs import PrivateOvs
 
 PORT = 6600
 # Time for the programs to start, and for the switches to learn addresses from the first probes.
@@ -33,6 +35,61 @@ PROBED_AFTER_S = 1.5
 AFTER_HANDOVER_S = 3.0
 CONNECT_TIMEOUT_S = 20.0
 MAX_LOAD_S = 180.0
+# The waits before each announcement, as in QEMU (announce-initial, announce-step, announce-rounds).
+ANNOUNCEMENT_WAITS_S = (0.0, 0.05, 0.15, 0.25, 0.35)
+ETH_RARP, REVERSE_REQUEST = 0x8035, 3
+BROADCAST = b"\xff" * 6
+MIN_FRAME_BYTES = 60
+
+
+class VmPort:
+    """A VM's port on its current bridge, and the VM's interface behind it.
+
+    Raises:
+        OSError: the VM has no such interface.
+        RuntimeError: the port is on no bridge.
+    """
+
+    def __init__(
+        self, ovs: PrivateOvs, port: str, interface: str, pid: int, vlan: int | None = None
+    ) -> None:
+        self._ovs = ovs
+        self._port = port
+        self._vlan = vlan
+        self._bridge = ovs.vsctl("port-to-br", port)
+        with process_network(pid):
+            self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            self._socket.bind((interface, 0))
+        # Untagged, because the switch adds the port's access VLAN.
+        mac = self._socket.getsockname()[4]
+        body = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REVERSE_REQUEST) + 2 * (mac + bytes(4))
+        frame = BROADCAST + mac + struct.pack("!H", ETH_RARP) + body
+        self._announcement = frame.ljust(MIN_FRAME_BYTES, b"\0")
+
+    def move(self, counterparts: Mapping[str, str]) -> tuple[float, float]:
+        """Move the port to its bridge's counterpart on the other host. Returns when it left, and when it arrived.
+
+        Raises:
+            RuntimeError: Open vSwitch refused the change; the message has the reason.
+        """
+        access = [] if self._vlan is None else [f"tag={self._vlan}"]
+        left_s = time.monotonic()
+        self._ovs.vsctl(
+            *("del-port", self._bridge, self._port),
+            *("--", "add-port", counterparts[self._bridge], self._port, *access),
+        )
+        return left_s, time.monotonic()
+
+    def announce(self) -> None:
+        """Announce the VM once after each wait."""
+        for wait_s in ANNOUNCEMENT_WAITS_S:
+            time.sleep(wait_s)
+            # As on a host, an announcement is lost if the link is not up yet.
+            with contextlib.suppress(OSError):
+                self._socket.send(self._announcement)
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 class MigrationLoad(Load):
@@ -56,7 +113,6 @@ class MigrationLoad(Load):
         self._probes = Probes(self._programs_of("probes"), stage.host_pids, flows)
         self._programs = self._programs_of("memory")
         self._ports: dict[str, VmPort] = {}
-        self._handovers: dict[str, Handover] = {}
         self._migrated: list[dict[str, Any]] = []
 
     def start(self) -> None:
@@ -74,7 +130,7 @@ class MigrationLoad(Load):
         self._join("migrations", self._left_s() + CONNECT_TIMEOUT_S)
         time.sleep(PROBED_AFTER_S)
         self._probes.stop()
-        return outcome(self._migrated, self._handovers, self._probes.finish(), self.start_s)
+        return outcome(self._migrated, self._probes.finish(), self.start_s)
 
     def _migrate(self) -> None:
         """Migrate all VMs. The load ends with the last one, also if it failed."""
@@ -94,10 +150,11 @@ class MigrationLoad(Load):
             address = addresses[number % len(addresses)]
             return socket.create_connection((address, PORT), CONNECT_TIMEOUT_S)
 
-    def _move(self, vm: str) -> None:
+    def _move(self, vm: str) -> tuple[float, float]:
         """Move a VM's port, and announce the VM in the background."""
-        self._handovers[vm] = self._ports[vm].move(self._bridges)
+        times_s = self._ports[vm].move(self._bridges)
         threading.Thread(target=self._ports[vm].announce, daemon=True).start()
+        return times_s
 
     def _vm_port(self, vm: str) -> VmPort:
         layout = self._stage.layout
@@ -109,10 +166,7 @@ class MigrationLoad(Load):
 
 
 def outcome(
-    migrations: Sequence[Mapping[str, Any]],
-    handovers: Mapping[str, Handover],
-    probes: Mapping[Flow, FlowResult],
-    start_s: float,
+    migrations: Sequence[Mapping[str, Any]], probes: Mapping[Flow, FlowResult], start_s: float
 ) -> Outcome:
     """The figures and details of all migrations and of the probes."""
     copied_bytes = {
@@ -120,8 +174,8 @@ def outcome(
     }
     first_s = min(one["start_s"] for one in migrations)
     blackouts_ms = {
-        vm: {way: gap_s * 1000 for way, gap_s in blackouts_s(vm, handovers[vm], probes).items()}
-        for vm in copied_bytes
+        one["vm"]: {way: gap_s * 1000 for way, gap_s in blackouts_s(one, probes).items()}
+        for one in migrations
     }
     worse_ms = [max(both.values()) for both in blackouts_ms.values()]
     total_bytes = sum(copied_bytes.values())
@@ -154,8 +208,6 @@ def outcome(
                     }
                     for part in one["rounds"]
                 ],
-                "port_left_s": round(handovers[one["vm"]].left_s - start_s, 4),
-                "port_arrived_s": round(handovers[one["vm"]].arrived_s - start_s, 4),
                 "blackout_ms": {w: round(ms, 1) for w, ms in blackouts_ms[one["vm"]].items()},
             }
             for one in migrations
@@ -163,12 +215,13 @@ def outcome(
     )
 
 
-def blackouts_s(vm: str, handover: Handover, probes: Mapping[Flow, FlowResult]) -> dict[str, float]:
+def blackouts_s(
+    migration: Mapping[str, Any], probes: Mapping[Flow, FlowResult]
+) -> dict[str, float]:
     """The longest gap in the probes to a VM and from it, at the time of its handover."""
-    gaps_s = {
-        flow: result.longest_gap_s(handover.left_s, handover.arrived_s + AFTER_HANDOVER_S)
-        for flow, result in probes.items()
-    }
+    vm, from_s = migration["vm"], migration["port_left_s"]
+    to_s = migration["port_arrived_s"] + AFTER_HANDOVER_S
+    gaps_s = {flow: found.longest_gap_s(from_s, to_s) for flow, found in probes.items()}
     return {
         "to": max(gap_s for flow, gap_s in gaps_s.items() if flow.receiver == vm),
         "from": max(gap_s for flow, gap_s in gaps_s.items() if flow.sender == vm),

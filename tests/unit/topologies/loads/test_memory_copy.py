@@ -42,10 +42,10 @@ VMS = ["vm1", "vm2", "vm3"]
 
 @pytest.mark.parametrize("connections", [1, 3])
 def test_all_pages_arrive_over_all_connections(connect: Connect, connections: int) -> None:
-    with copier(connections, connect) as source:
-        assert source.copy(200)["copied_bytes"] == 200 * PAGE_BYTES
-        assert source.copy(0)["copied_bytes"] == 0
-        assert source.copy(7)["copied_bytes"] == 7 * PAGE_BYTES
+    with copier(connections, connect) as copy:
+        assert copy(200)["copied_bytes"] == 200 * PAGE_BYTES
+        assert copy(0)["copied_bytes"] == 0
+        assert copy(7)["copied_bytes"] == 7 * PAGE_BYTES
 
 
 def test_a_migration_fails_if_the_source_closes() -> None:
@@ -56,25 +56,31 @@ def test_a_migration_fails_if_the_source_closes() -> None:
             listener.accept()[0].close()
             return connection
 
-        with copier(1, closed) as source, pytest.raises(OSError, match=r"clos|reset|Broken"):
-            source.copy(50)
+        with copier(1, closed) as copy, pytest.raises(OSError, match=r"clos|reset|Broken"):
+            copy(50)
 
 
 def test_every_vm_migrates_with_its_port(connect: Connect) -> None:
     moved: list[str] = []
-    migrated = memory_copy.migrate_all(VMS, MIGRATIONS, connect, moved.append)
+
+    def move(vm: str) -> tuple[float, float]:
+        moved.append(vm)
+        return 1.0, 2.0
+
+    migrated = memory_copy.migrate_all(VMS, MIGRATIONS, connect, move)
     assert [one["vm"] for one in migrated] == VMS
     assert sorted(moved) == VMS
     for one in migrated:
         # Without writes, one round copies all pages, and none is left after the stop.
         assert [part["copied_bytes"] for part in one["rounds"]] == [256 * PAGE_BYTES, 0]
         assert one["start_s"] <= one["stopped_s"] <= one["copied_s"] <= one["moved_s"]
+        assert (one["port_left_s"], one["port_arrived_s"]) == (1.0, 2.0)
     # The third VM had to wait until the port of another VM had moved.
     assert migrated[2]["start_s"] >= min(migrated[0]["moved_s"], migrated[1]["moved_s"])
 
 
 def test_a_migration_fails_if_the_port_does_not_move(connect: Connect) -> None:
-    def refuse(vm: str) -> None:
+    def refuse(vm: str) -> tuple[float, float]:
         raise RuntimeError(f"{vm} stays")
 
     with pytest.raises(RuntimeError, match="vm1 stays"):

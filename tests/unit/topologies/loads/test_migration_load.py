@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from topologies.loads import migration_load
-from topologies.loads.handover import Handover
 from topologies.loads.probing import Flow, FlowResult
 
 MAC = bytes.fromhex("02aabbccddee")
 
 
-def _migration(vm: str, start_s: float, copied_s: float, moved_s: float) -> dict[str, Any]:
+def _migration(vm: str, start_s: float, copied_s: float, left_s: float) -> dict[str, Any]:
     rounds = [
         {"copied_bytes": 900, "start_s": start_s, "end_s": copied_s - 1},
         {"copied_bytes": 100, "start_s": copied_s - 0.25, "end_s": copied_s},
@@ -24,7 +23,9 @@ def _migration(vm: str, start_s: float, copied_s: float, moved_s: float) -> dict
         "start_s": start_s,
         "stopped_s": stopped_s,
         "copied_s": copied_s,
-        "moved_s": moved_s,
+        "port_left_s": left_s,
+        "port_arrived_s": left_s + 0.1,
+        "moved_s": copied_s + 0.5,
         "rounds": rounds,
     }
 
@@ -37,8 +38,7 @@ def _flow(start_s: float, end_s: float, silent: tuple[float, float]) -> FlowResu
 
 
 def test_figures_of_migrations() -> None:
-    migrations = [_migration("vm1", 100.0, 104.0, 104.5), _migration("vm2", 101.0, 110.0, 110.5)]
-    handovers = {"vm1": Handover(104.1, 104.2), "vm2": Handover(110.1, 110.2)}
+    migrations = [_migration("vm1", 100.0, 104.0, 104.1), _migration("vm2", 101.0, 110.0, 110.1)]
     to_vm1, from_vm1 = Flow("client1", "vm1", "10.0.0.1"), Flow("vm1", "client1", "10.0.0.9")
     to_vm2, from_vm2 = Flow("client1", "vm2", "10.0.0.2"), Flow("vm2", "client1", "10.0.0.9")
     probes = {
@@ -48,7 +48,7 @@ def test_figures_of_migrations() -> None:
         to_vm2: _flow(100.0, 115.0, (102.05, 104.95)),
         from_vm2: _flow(100.0, 115.0, (110.05, 110.95)),
     }
-    found = migration_load.outcome(migrations, handovers, probes, start_s=99.0)
+    found = migration_load.outcome(migrations, probes, start_s=99.0)
     assert found.received_bytes == 2000
     assert found.throughput_bps == pytest.approx(2000 * 8 / 10)
     assert found.figures["migration_s"] == pytest.approx((4.5 + 9.5) / 2)
