@@ -75,7 +75,7 @@ class Run:
 
 def one_server(uplinks_mbps: Sequence[int], vms: int, clients: int = 1) -> Layout:
     """A server with uplinks to one switch, which has the clients, named as by `parts.one_server`."""
-    return parts.one_server("one_server", uplinks_mbps, vms, clients)
+    return parts.one_server(parts.Draft("one_server"), uplinks_mbps, vms, clients)
 
 
 def compare(

@@ -17,9 +17,10 @@ module is loaded. `team` is the form of the team:
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ParamSpec
 
 from topologies.graph import parts
 from topologies.graph.layout import Layout, Role
@@ -34,26 +35,48 @@ class Start:
         prefix: the prefix of the names of bridges and of the switches' interfaces.
         team: the form of the team.
         userspace_only: whether the kernel's datapath cannot run it.
+        common: its parameters in addition to those of its function.
     """
 
     prefix: str
     team: str = "bond"
     userspace_only: bool = False
+    common: tuple[str, ...] = ("mtu", "vlan")
 
-
-P = ParamSpec("P")
 
 # The layouts by name, in the order in which `ovs-lbt bench --all` runs them.
 LAYOUTS: dict[str, Callable[..., Layout]] = {}
 STARTS: dict[str, Start] = {}
 
 
-def _listed(start: Start) -> Callable[[Callable[P, Layout]], Callable[P, Layout]]:
-    """Add a layout under the name of its function, which then checks its arguments."""
+def _listed(start: Start) -> Callable[[Callable[..., Layout]], Callable[..., Layout]]:
+    """Add a layout under the name of its function, which gets a draft with the common parameters.
 
-    def add(build: Callable[P, Layout]) -> Callable[P, Layout]:
-        checked = parts.with_checked_parameters(build)
-        LAYOUTS[build.__name__], STARTS[build.__name__] = checked, start
+    The layout raises:
+        ValueError: a parameter is unknown, or its value is not allowed.
+    """
+
+    def add(build: Callable[..., Layout]) -> Callable[..., Layout]:
+        name, signature = build.__name__, inspect.signature(build)
+        common = {one: {"mtu": STANDARD_MTU, "vlan": 0}[one] for one in start.common}
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters = {
+            **dict(list(signature.parameters.items())[1:]),  # without the draft
+            **{one: inspect.Parameter(one, kind, default=usual) for one, usual in common.items()},
+        }
+
+        @functools.wraps(build)
+        def checked(**chosen: int | str) -> Layout:
+            for parameter, value in chosen.items():
+                if parameter not in parameters:
+                    expected = " | ".join(parameters)
+                    raise ValueError(f"parameter {parameter} does not exist; expected {expected}")
+                parts.require_allowed(parameter, value)
+            of_draft = {one: int(chosen.pop(one, usual)) for one, usual in common.items()}
+            return build(Draft(name, **of_draft), **chosen)
+
+        vars(checked)["__signature__"] = signature.replace(parameters=[*parameters.values()])
+        LAYOUTS[name], STARTS[name] = checked, start
         return checked
 
     return add
@@ -61,13 +84,12 @@ def _listed(start: Start) -> Callable[[Callable[P, Layout]], Callable[P, Layout]
 
 @_listed(Start("lbt-"))
 def vmware_lbt(
+    draft: Draft,
     uplinks: int = 2,
     vms: int = 4,
     vnics_per_vm: int = 2,
     uplink_mbps: int = 100,
     clients: int = 2,
-    mtu: int = STANDARD_MTU,
-    vlan: int = 0,
 ) -> Layout:
     """One server with two uplinks and four VMs, and web clients.
 
@@ -78,7 +100,6 @@ def vmware_lbt(
     As in the document, the OpenFlow port numbers make every VM's loaded vNIC hash to the same uplink
     (the port number modulo the number of uplinks).
     """
-    draft = Draft("vmware_lbt", mtu=mtu, vlan=vlan)
     draft.switches("server", role=Role.SERVER_BRIDGE)
     draft.switches("upstream")
     draft.uplinks("server", ["upstream"], [uplink_mbps] * uplinks)
@@ -119,12 +140,7 @@ def vmware_lbt(
 
 @_listed(Start("set-"))
 def set_vs_lbfo(
-    uplinks: int = 2,
-    vms: int = 1,
-    uplink_mbps: int = 100,
-    mtu: int = STANDARD_MTU,
-    vlan: int = 0,
-    lag_hash: str = "mac",
+    draft: Draft, uplinks: int = 2, vms: int = 1, uplink_mbps: int = 100, lag_hash: str = "mac"
 ) -> Layout:
     """Two identical hosts, each with a team of two uplinks and a VM.
 
@@ -136,7 +152,6 @@ def set_vs_lbfo(
     hosts with `team=lacp`: `mac` or `flow`. The default is inferred from the published totals: one
     uplink can carry them.
     """
-    draft = Draft("set_vs_lbfo", mtu=mtu, vlan=vlan)
     draft.switches("upstream", lag_hash=lag_hash)
     servers = draft.servers("upstream", uplinks, uplink_mbps)
     ends = [
@@ -160,12 +175,7 @@ def set_vs_lbfo(
 
 @_listed(Start("quad-", team="lacp"))
 def quad_gbe_team(
-    uplinks: int = 4,
-    vms: int = 1,
-    virtual_switches: int = 0,
-    uplink_mbps: int = 100,
-    mtu: int = STANDARD_MTU,
-    vlan: int = 0,
+    draft: Draft, uplinks: int = 4, vms: int = 1, virtual_switches: int = 0, uplink_mbps: int = 100
 ) -> Layout:
     """Two servers with quad-port NICs, cabled back to back.
 
@@ -180,7 +190,6 @@ def quad_gbe_team(
     stack. Only teams whose ends agree on a cable work: `team=lacp`, the default and the document's
     team, `bond` and `split`.
     """
-    draft = Draft("quad_gbe_team", mtu=mtu, vlan=vlan)
     servers = ("server1", "server2")
     draft.switches(*servers, role=Role.SERVER_BRIDGE)
     draft.cables(servers, uplinks, uplink_mbps)
@@ -204,12 +213,7 @@ def quad_gbe_team(
 
 @_listed(Start("mig-"))
 def live_migration(
-    uplinks: int = 2,
-    vms: int = 8,
-    clients: int = 1,
-    uplink_mbps: int = 100,
-    mtu: int = STANDARD_MTU,
-    vlan: int = 0,
+    draft: Draft, uplinks: int = 2, vms: int = 8, clients: int = 1, uplink_mbps: int = 100
 ) -> Layout:
     """Two hosts with two fast uplinks each, and VMs that migrate.
 
@@ -225,7 +229,6 @@ def live_migration(
 
         ovs-vsctl del-port mig-server1 mig-vm1-1 -- add-port mig-server2 mig-vm1-1
     """
-    draft = Draft("live_migration", mtu=mtu, vlan=vlan)
     draft.switches("upstream")
     servers = draft.servers("upstream", uplinks, uplink_mbps)
     for number, server in enumerate(servers, start=1):
@@ -263,12 +266,12 @@ def live_migration(
     return draft.layout(published, ["host1"], ["host2"])
 
 
-@_listed(Start("conv-"))
+@_listed(Start("conv-", common=("mtu",)))
 def converged(
+    draft: Draft,
     uplinks: int = 2,
     vms: int = 1,
     uplink_mbps: int = 10_000,
-    mtu: int = STANDARD_MTU,
     management_vlan: int = 10,
     migration_vlan: int = 20,
     vm_vlan: int = 30,
@@ -289,7 +292,6 @@ def converged(
     faults that the live migration articles describe: the switch port of the second host's uplink
     `odd_uplink` differs from the others.
     """
-    draft = Draft("converged", mtu=mtu)
     draft.switches("upstream")
     servers = draft.servers("upstream", uplinks, uplink_mbps)
     odd = {"upstream_mtu": odd_mtu, "upstream_vlan": odd_vlan}
@@ -325,14 +327,13 @@ def converged(
 
 @_listed(Start("two-"))
 def two_switches(
+    draft: Draft,
     switches: int = 2,
     uplinks: int = 2,
     vms: int = 4,
     clients: int = 2,
     uplink_mbps: int = 100,
     trunk_mbps: int = 1000,
-    mtu: int = STANDARD_MTU,
-    vlan: int = 0,
 ) -> Layout:
     """One server at two independent top-of-rack switches.
 
@@ -344,7 +345,6 @@ def two_switches(
     Uplinks are assigned to the switches in turn. `trunk_mbps` is the speed of each switch's link to
     the core.
     """
-    draft = Draft("two_switches", mtu=mtu, vlan=vlan)
     draft.switches("server", role=Role.SERVER_BRIDGE)
     racks = [f"tor{number}" for number in range(1, switches + 1)]
     draft.switches(*racks, "core")
@@ -358,14 +358,13 @@ def two_switches(
 
 @_listed(Start("spl-"))
 def spine_leaf(
+    draft: Draft,
     switches: int = 2,
     uplinks: int = 2,
     vms: int = 4,
     clients: int = 1,
     uplink_mbps: int = 50,
     trunk_mbps: int = 1000,
-    mtu: int = STANDARD_MTU,
-    vlan: int = 0,
 ) -> Layout:
     """Two racks with two independent leaf switches each, and a spine.
 
@@ -379,7 +378,6 @@ def spine_leaf(
     the spine. The document's spine is two switches that act as one (VLT), which one switch stands
     for here.
     """
-    draft = Draft("spine_leaf", mtu=mtu, vlan=vlan)
     racks = (1, 2)
     draft.switches(*(f"server{rack}" for rack in racks), role=Role.SERVER_BRIDGE)
     draft.switches("spine")
@@ -398,14 +396,13 @@ def spine_leaf(
 
 @_listed(Start("mix-"))
 def mixed_speed(
+    draft: Draft,
     fast_uplinks: int = 1,
     slow_uplinks: int = 1,
     vms: int = 11,
     clients: int = 2,
     uplink_mbps: int = 100,
     slow_mbps: int = 10,
-    mtu: int = STANDARD_MTU,
-    vlan: int = 0,
 ) -> Layout:
     """One server with a fast uplink and an uplink a tenth as fast.
 
@@ -419,7 +416,7 @@ def mixed_speed(
     """
     speeds_mbps = [uplink_mbps] * fast_uplinks + [slow_mbps] * slow_uplinks
     homes = _homes(speeds_mbps, vms)
-    return one_server("mixed_speed", speeds_mbps, vms, clients, mtu=mtu, vlan=vlan, homes=homes)
+    return one_server(draft, speeds_mbps, vms, clients, homes)
 
 
 def _homes(speeds_mbps: Sequence[int], vms: int) -> list[str]:
@@ -436,12 +433,7 @@ def _homes(speeds_mbps: Sequence[int], vms: int) -> list[str]:
 
 @_listed(Start("shf-"))
 def shift(
-    uplinks: int = 2,
-    vms: int = 8,
-    clients: int = 2,
-    uplink_mbps: int = 100,
-    mtu: int = STANDARD_MTU,
-    vlan: int = 0,
+    draft: Draft, uplinks: int = 2, vms: int = 8, clients: int = 2, uplink_mbps: int = 100
 ) -> Layout:
     """One server with two uplinks, and eight VMs whose loads change at the same time.
 
@@ -449,17 +441,12 @@ def shift(
     together offer more than its capacity, and the VMs of the other offer almost nothing. Teams
     differ in how long the overload lasts.
     """
-    return one_server("shift", [uplink_mbps] * uplinks, vms, clients, mtu=mtu, vlan=vlan)
+    return one_server(draft, [uplink_mbps] * uplinks, vms, clients)
 
 
 @_listed(Start("flw-"))
 def flows(
-    uplinks: int = 2,
-    vms: int = 8,
-    clients: int = 2,
-    uplink_mbps: int = 50,
-    mtu: int = STANDARD_MTU,
-    vlan: int = 0,
+    draft: Draft, uplinks: int = 2, vms: int = 8, clients: int = 2, uplink_mbps: int = 50
 ) -> Layout:
     """One server with two uplinks, and eight VMs of unequal popularity.
 
@@ -468,16 +455,16 @@ def flows(
     Sizes are a tenth of those, and links a twentieth of gigabit links, so that every time is twice
     that of a gigabit network. Teams differ in how long each request takes.
     """
-    return one_server("flows", [uplink_mbps] * uplinks, vms, clients, mtu=mtu, vlan=vlan)
+    return one_server(draft, [uplink_mbps] * uplinks, vms, clients)
 
 
-@_listed(Start("ovl-", userspace_only=True))
+@_listed(Start("ovl-", userspace_only=True, common=("mtu",)))
 def overlay(
+    draft: Draft,
     uplinks: int = 2,
     vms: int = 8,
     endpoints: int = 2,
     uplink_mbps: int = 50,
-    mtu: int = STANDARD_MTU,
     encapsulation: str = "geneve",
     far_mbps: int = 0,
 ) -> Layout:
@@ -495,7 +482,6 @@ def overlay(
     routes distinguish them by the packet mark. The kernel's datapath would deliver such tunnels
     locally.
     """
-    draft = Draft("overlay", mtu=mtu)
     draft.switches("upstream")
     servers = draft.servers("upstream", uplinks, uplink_mbps, far_mbps=far_mbps)
     ends: list[tuple[str, ...]] = []
@@ -512,7 +498,7 @@ def overlay(
                 bridge,
                 address=f"10.{network}.{number}.{index + 1}/16",
                 ofport=10 * endpoints + index,
-                mtu=mtu - parts.ENCAPSULATION_BYTES,
+                mtu=draft.mtu - parts.ENCAPSULATION_BYTES,
                 vlan=network,
             )
         ends.append(names)

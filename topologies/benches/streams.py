@@ -331,7 +331,7 @@ def _overlays(options: Options) -> Iterator[Scenario]:
         yield Scenario(
             name=name,
             what=what,
-            layout=layouts.overlay(**parameters),  # type: ignore[arg-type]
+            layout=layouts.overlay(**parameters),
             load=functools.partial(
                 _tunnelled,
                 pace=options.pace,

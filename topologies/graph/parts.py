@@ -17,11 +17,9 @@ from the others.
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec
+from typing import Any
 
 import networkx as nx
 
@@ -62,29 +60,13 @@ RANGES = {
 ENCAPSULATIONS = ("geneve", "vxlan")
 CHOICES: dict[str, Collection[str]] = {"lag_hash": LAG_HASHES, "encapsulation": ENCAPSULATIONS}
 
-P = ParamSpec("P")
 
+def require_allowed(name: str, value: object) -> None:
+    """Check the value of a layout's parameter.
 
-def with_checked_parameters(build: Callable[P, Layout]) -> Callable[P, Layout]:
-    """Decorate a layout function to check its arguments.
-
-    The decorated function raises:
-        ValueError: a parameter is unknown, or its value is not allowed.
+    Raises:
+        ValueError: it is not allowed.
     """
-    names = list(inspect.signature(build).parameters)
-
-    @functools.wraps(build)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> Layout:
-        for name, value in (dict(zip(names, args, strict=False)) | kwargs).items():
-            if name not in names:
-                raise ValueError(f"parameter {name} does not exist; expected {' | '.join(names)}")
-            _require_allowed(name, value)
-        return build(*args, **kwargs)
-
-    return checked
-
-
-def _require_allowed(name: str, value: object) -> None:
     if name in CHOICES and value not in CHOICES[name]:
         raise ValueError(f"{name} is {value}; expected {' | '.join(CHOICES[name])}")
     if name in RANGES:
@@ -310,14 +292,7 @@ class Draft:
 
 
 def one_server(
-    name: str,
-    speeds_mbps: Sequence[int],
-    vms: int,
-    clients: int,
-    *,
-    mtu: int = STANDARD_MTU,
-    vlan: int = 0,
-    homes: Sequence[str] = (),
+    draft: Draft, speeds_mbps: Sequence[int], vms: int, clients: int, homes: Sequence[str] = ()
 ) -> Layout:
     """A layout of one server with VMs, whose uplinks and clients are at one upstream switch.
 
@@ -325,7 +300,6 @@ def one_server(
     place by port number put VMs on the uplinks in turn, `vm1` on `uplink1`. `homes`: the uplink of
     each VM in manual placement; empty: placement by equal blocks.
     """
-    draft = Draft(name, mtu=mtu, vlan=vlan)
     draft.switches("server", role=Role.SERVER_BRIDGE)
     draft.switches("upstream")
     draft.uplinks("server", ["upstream"], speeds_mbps)
