@@ -20,7 +20,6 @@ from topologies import LAYOUT_NAMES
 
 if TYPE_CHECKING:
     from topologies.compare.plan import Plan
-    from topologies.compare.running import Kept
 
 # The benches without a layout of their own, which have options of their own, by their modules.
 CONNECTIONS = "connections"
@@ -66,10 +65,7 @@ def main(argv: Sequence[str]) -> int:
     if error := _usage_error(options):
         print(error, file=sys.stderr)
         return 2
-    return _guarded(
-        lambda: _run_benches(options, ["ovs-lbt", "bench", *argv]),
-        "Completed runs are kept: the same command makes only the missing ones",
-    )
+    return _guarded(lambda: _run_benches(options, ["ovs-lbt", "bench", *argv]))
 
 
 def _run_other(name: str, argv: Sequence[str]) -> int:
@@ -79,13 +75,10 @@ def _run_other(name: str, argv: Sequence[str]) -> int:
         options = module.parser().parse_args(argv)
     except SystemExit as exit_:
         return int(exit_.code or 0)
-    return _guarded(
-        lambda: int(module.run(options, ["ovs-lbt", "bench", name, *argv])),
-        "The report has the completed runs: the same command makes only the missing ones",
-    )
+    return _guarded(lambda: int(module.run(options, ["ovs-lbt", "bench", name, *argv])))
 
 
-def _guarded(run: Callable[[], int], what_is_kept: str) -> int:
+def _guarded(run: Callable[[], int]) -> int:
     """Run a bench if the machine has what it needs, and report interruptions and failures."""
     if problem := _missing_requirement():
         print(f"ovs-lbt bench: {problem}", file=sys.stderr)
@@ -95,7 +88,8 @@ def _guarded(run: Callable[[], int], what_is_kept: str) -> int:
             return run()
         except KeyboardInterrupt:
             print(
-                f"\novs-lbt bench: interrupted; nothing is left running. {what_is_kept}",
+                "\novs-lbt bench: interrupted; nothing is left running. Completed runs are kept: the same"
+                " command makes only the missing ones",
                 file=sys.stderr,
             )
             return 1
@@ -168,13 +162,13 @@ def _parser() -> argparse.ArgumentParser:
         default=1,
         metavar="N",
         help="run every contender N times and report medians (default: %(default)s);"
-        f" {CAMPAIGN}: as often as in the published campaign, and once with --quick; after an interruption, the same command"
-        " makes only the missing runs",
+        f" {CAMPAIGN}: as often as in the published campaign, and once with --quick; the same command makes only"
+        " the missing runs",
     )
     parser.add_argument(
         "--anew",
         action="store_true",
-        help="run everything, including runs that an interrupted command kept",
+        help="run everything, including runs that an earlier command has completed",
     )
     # Interrupted runs continue by default. Commands from before that may still have the option.
     parser.add_argument("--resume", action="store_true", help=argparse.SUPPRESS)
@@ -255,49 +249,33 @@ def _run_benches(options: argparse.Namespace, command: Sequence[str]) -> int:
     if seeds := dict.fromkeys(options.seed or range(1, (options.seeds or 0) + 1)):
         plans = {jumps.NAME: plan_of_jumps([*seeds])}
     statuses = []
-    finished: list[Kept] = []
     for name, plan in plans.items():
         print(f"=== {name}", file=sys.stderr)
         try:
-            statuses.append(_run_bench(name, plan, options, command, finished))
+            statuses.append(_run_bench(name, plan, options, command))
         except RuntimeError as failure:
             # The other layouts are still worth running.
             print(f"\novs-lbt bench: {name}: {failure}", file=sys.stderr)
             statuses.append(1)
-    # Runs are kept until all layouts are done: an interruption in the last one keeps them all.
-    for kept in finished:
-        kept.remove()
     # With several layouts, it is not a usage error if one layout has none of the contenders.
     return max((status for status in statuses if status != 2), default=2)
 
 
-def _run_bench(
-    name: str,
-    plan: Plan,
-    options: argparse.Namespace,
-    command: Sequence[str],
-    finished: list[Kept],
-) -> int:
-    """Run the bench of a layout, and add its kept runs to `finished` if all of them completed."""
+def _run_bench(name: str, plan: Plan, options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Run the bench of a layout, and write its report."""
     from topologies.compare import contenders, running
     from topologies.compare.expectation import Expectation
     from topologies.compare.plan import Options
-    from topologies.loads import pace
+    from topologies.loads.pace import PACES, in_real_time
     from topologies.loads.web_load import Direction
-    from topologies.reports import benchmarks, console, origin, repeated, report
+    from topologies.reports import benchmarks, comparison, report
 
-    paces = {one.name: one for one in (pace.ACCELERATED, pace.FAITHFUL, pace.QUICK)}
-    pace_ = paces[options.pace]
-    if plan.real_time:
-        pace_ = pace.in_real_time(pace_)
+    pace_ = in_real_time(PACES[options.pace]) if plan.real_time else PACES[options.pace]
     how = Options(pace_, Direction(options.direction))
     directory = options.out / name
     directory.mkdir(parents=True, exist_ok=True)
-    kept = running.Kept(
-        directory,
-        {"pace": asdict(pace_), "direction": str(how.direction)},
-        same_code=lambda found: not options.anew and origin.same_code(found),
-    )
+    settings = {"pace": asdict(pace_), "direction": str(how.direction)}
+    kept = running.Kept(directory, settings, anew=options.anew)
     runs = _repetitions(options, plan)
     results = []
     for scenario in plan.scenarios(how):
@@ -327,15 +305,15 @@ def _run_bench(
     made = report.build(report.environment(how), results, plan.phases(how, results[0]), checked)
     path, summary = directory / "report.json", directory / "report.md"
     path.write_text(json.dumps(made, indent=2) + "\n")
-    kept.write()
     pictures = try_to_draw(lambda: plan.draw(how, results, directory))
     read = json.loads(path.read_text())
     names = [one.name for one in pictures if one.suffix == ".png"]
-    summary.write_text(benchmarks.of_bench(read, repeated.published(read), names))
-    print(summary.read_text(), console.verdicts(checked), sep="\n", end="\n\n")
+    summary.write_text(benchmarks.of_bench(read, comparison.published(read), names))
+    print(summary.read_text())
+    for one in checked:
+        print(f"{'PASS' if one.met else 'FAIL'}  {one.condition}: {one.found}")
+    print()
     print(path, summary, *pictures, sep="\n")
-    if not failures:
-        finished.append(kept)
     return 0 if all(one.met for one in checked) else 1
 
 

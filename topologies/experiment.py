@@ -14,15 +14,13 @@ from dataclasses import dataclass, replace
 
 from topologies.compare import figures, running
 from topologies.compare.contenders import by_name, unsupported_reason
-from topologies.compare.run import Observed
-from topologies.compare.samples import mean_utilization, move_times_s
-from topologies.compare.scenario import Scenario
+from topologies.compare.figures import mean_utilization, move_times_s
+from topologies.compare.run import Observed, Scenario
 from topologies.graph import parts
 from topologies.graph.layout import Layout, Role
 from topologies.loads import pace
 from topologies.loads.load import Stage
-from topologies.loads.stream_load import StreamLoad
-from topologies.loads.streams import Flow
+from topologies.loads.streams import Flow, StreamLoad
 
 # Samples are too frequent for a clear line, so each point is a mean over this span.
 POINT_S = 0.5
@@ -155,11 +153,7 @@ def _flow(layout: Layout, stream: Stream, seconds: float) -> Flow:
 def _load(stage: Stage, flows: Sequence[Flow]) -> StreamLoad:
     """The load, with every VM on the uplink of its port number."""
     if len(stage.layout.nodes(Role.SERVER_BRIDGE)) == 1:
-        for vm in stage.layout.nodes(Role.VM):
-            vnic = stage.layout.vnics_of(vm)[0]
-            uplinks = stage.layout.uplinks_of(stage.layout.server_of(vnic))
-            if ofport := stage.layout.attributes(vnic).get("ofport"):
-                stage.place(vm, uplinks[ofport % len(uplinks)])
+        stage.place_by_port_number()
     return StreamLoad(stage, flows)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.switch.waiting import wait_until
 from topologies.compare.contenders import Oracle, Teams
-from topologies.loads import flow_oracle
+from topologies.loads import flow_plan
 from topologies.loads.pace import QUICK
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
@@ -26,8 +26,8 @@ UPLINKS = ["up1", "up2", "up3"]
 
 def _outputs(ovs: PrivateOvs, number: int) -> list[int]:
     """Where a frame leaves whose flow the oracle has placed on this uplink."""
-    (client_port,) = flow_oracle.client_ports([0], [number])
-    frame = f"in_port=vm1,tcp,tp_src={flow_oracle.SERVER_PORT},tp_dst={client_port}"
+    (client_port,) = flow_plan.client_ports([0], [number])
+    frame = f"in_port=vm1,tcp,tp_src={flow_plan.SERVER_PORT},tp_dst={client_port}"
     said = ovs.run("ovs-appctl", "ofproto/trace", "server", frame)
     return [int(one) for one in re.findall(r"output:(\d+)", said)]
 

@@ -107,7 +107,7 @@ def parts() -> tuple[Part, ...]:
         words = f"--target '{name}' --processes 1 --out 'out/all/fuzz/{name}'"
         command = f".venv/bin/python -m tests.unit.fuzz {words}"
         found.append(_local("fuzz", name, command, target.seconds + 20, at_a_time=cores))
-    scale = ".venv/bin/python -m topologies.scale --quick --out out/all"
+    scale = ".venv/bin/ovs-lbt bench scale --quick --out out/all"
     found.append(_local("scale", "scale", scale, 420, tests=False))
     for seed in range(1, SEEDS + 1):
         # Each kind of team with and without them: teams repeat after three seeds.

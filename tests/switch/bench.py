@@ -124,11 +124,11 @@ def table(
     groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
     for run in runs:
         groups.setdefault(tuple(run[key] for key in keys), []).append(run)
-    rows = [[*keys, "n", *columns], ["---"] * len(keys) + ["---:"] * (1 + len(columns))]
+    rows = []
     for named, of in groups.items():
         shown = [[run[c] if isinstance(c, str) else c(run) for run in of] for c in of_run]
         rows.append([*map(str, named), str(len(of)), *map(spread, shown)])
-    return markdown.table(rows)
+    return markdown.table([*keys, "n", *columns], rows, left=len(keys))
 
 
 def spread(values: Sequence[Any]) -> str:

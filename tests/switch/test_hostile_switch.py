@@ -17,7 +17,7 @@ from tests.wire.hostile import ATTACKS, HostileSwitch
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
 from topologies.scale.bed import Bed
-from topologies.scale.switch_view import SwitchView
+from topologies.scale.openflow import SwitchView
 
 GOOD, HOSTILE, PORTS = "s0", "s1", 50
 MOST_KB = 64 << 10

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.switch.judging import judges_time, soon
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
-from topologies.scale import figures
 from topologies.scale.bed import Bed
-from topologies.scale.switch_view import SwitchView
+from topologies.scale.openflow import SwitchView
 
 BRIDGES, PORTS, POLLS = 10, 50, 3
 # The service's threads, in addition to one for each connection.
@@ -54,7 +54,7 @@ def test_all_are_polled_and_a_failover_of_the_last_is_prompt() -> None:
             return len(more) == BRIDGES and min(more) >= POLLS
 
         wait_until(are_polled, f"{BRIDGES} bridges were polled {POLLS} times more", interval_s=0.2)
-        assert figures.threads(service.pid) <= BRIDGES + OWN_THREADS
+        assert len([*Path(f"/proc/{service.pid}/task").iterdir()]) <= BRIDGES + OWN_THREADS
 
         last = bed.bridges[-1]
         lost, left = bed.uplinks(last)

@@ -12,7 +12,7 @@ from controller.dataplane import pipeline
 from controller.dataplane.specs import EMPTY
 from tests.unit.controller.openflow.switch_bytes import PIPELINE, bundle
 from tests.wire.fake_switch import HELLO, MODIFY, PORT_STATUS, FakeSwitch, message, port
-from topologies.scale.relay import Messages, Relay, commits, is_port_status
+from topologies.scale.openflow import Messages, Relay, commits, is_port_status
 
 BUNDLE = bundle(pipeline.changes(PIPELINE, EMPTY))
 STATUS = message(PORT_STATUS, 0, struct.pack("!B7x", MODIFY) + port(1, "eth1"))

@@ -10,16 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from topologies import layouts
 from topologies.compare.contenders import MANUAL, USUAL
 from topologies.compare.expectation import Expectation, Rule
-from topologies.compare.figures import Figures, Result
+from topologies.compare.figures import Figures, Result, jumbo_ratios
 from topologies.compare.plan import Options, Plan
-from topologies.compare.scenario import Scenario
+from topologies.compare.run import Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.loads.load import Load, Stage
 from topologies.loads.memory_copy import Migrations
 from topologies.loads.migration_load import MigrationLoad
 from topologies.loads.outage_load import OutageLoad
-from topologies.loads.stream_load import StreamLoad
-from topologies.loads.streams import Flow, equal_flows, paced_flows
+from topologies.loads.streams import Flow, StreamLoad, equal_flows, paced_flows
 
 MOST_FAILOVER_MS = 1000.0
 
@@ -252,20 +251,6 @@ def _shares(contenders: Iterable[str], share: float) -> dict[str, Figures]:
     return {name: {"share_of_limit": share} for name in contenders}
 
 
-def _jumbo_gains(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
-    """The gain of jumbo frames in throughput and in CPU time."""
-    by_name = {one.scenario.name: one.medians() for one in results}
-    standard, jumbo = by_name.get(STANDARD, {}), by_name.get(JUMBO, {})
-    figures = {"jumbo_ratio": "throughput_bps", "jumbo_cpu_ratio": "cpu_s_per_gbit"}
-    return {
-        JUMBO: {
-            name: {ratio: one[figure] / standard[name][figure] for ratio, figure in figures.items()}
-            for name, one in jumbo.items()
-            if name in standard
-        }
-    }
-
-
 def _in_published_order(_options: Options, results: Sequence[Result]) -> Iterator[Expectation]:
     """Expect each of the document's modes to be at least as good as the one before it."""
     by_name = {one.scenario.name: one.medians() for one in results}
@@ -313,5 +298,5 @@ LIVE_MIGRATION = Plan(
         *_survived(UPLINK_FAILS, "uplink"),
     ],
     lambda options, results: [*_in_published_order(options, results)],
-    derived=_jumbo_gains,
+    derived=functools.partial(jumbo_ratios, standard_of={JUMBO: STANDARD}),
 )

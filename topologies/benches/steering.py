@@ -14,25 +14,20 @@ from topologies.compare.figures import (
     Figures,
     Phase,
     Result,
-    capacities_bps,
     in_order,
     mean_utilization_of,
     phases_of,
     uplink_difference,
 )
 from topologies.compare.plan import Options, Plan
-from topologies.compare.run import Observed
-from topologies.compare.scenario import Scenario
+from topologies.compare.run import Observed, Scenario
 from topologies.graph.layout import Layout, Role
-from topologies.loads import flow_figures, flow_load
-from topologies.loads.flow_arrivals import DATA_MINING, WEB_SEARCH, SizeDistribution, popularity
-from topologies.loads.flow_figures import LARGE_BYTES, SMALL_BYTES
-from topologies.loads.flow_load import SEED, FlowLoad
+from topologies.loads.flow_load import LARGE_BYTES, SEED, SMALL_BYTES, FlowLoad
+from topologies.loads.flow_plan import DATA_MINING, WEB_SEARCH, SizeDistribution, popularity
 from topologies.loads.load import Load, Stage
 from topologies.loads.settling import NEAR_RATIO
-from topologies.loads.shift_load import FailureLoad, Rates, ShiftLoad
-from topologies.loads.stream_load import StreamLoad
-from topologies.loads.streams import weighted_flows
+from topologies.loads.shift_load import FailureLoad, ShiftLoad
+from topologies.loads.streams import StreamLoad, weighted_flows
 from topologies.loads.web_load import WebLoad
 
 OURS = "adaptive"
@@ -222,7 +217,7 @@ FAILURE_RATES_MBPS = (18, 15, 13, 12, 11, 9, 7, 6, 5, 4, 3, 2)
 def _shift(options: Options) -> list[Scenario]:
     layout = layouts.shift()
     speed_bps = layout.capacity_bps(layout.nodes(Role.UPLINK)[0])
-    rates = Rates(EVEN_RATIO * speed_bps, HOT_RATIO * speed_bps, COLD_RATIO * speed_bps)
+    rates_bps = [ratio * speed_bps for ratio in (EVEN_RATIO, HOT_RATIO, COLD_RATIO)]
     longest_wait_s, watched_s = options.pace.shift_s
     return [
         Scenario(
@@ -232,8 +227,8 @@ def _shift(options: Options) -> list[Scenario]:
             f" reordering are measured for {watched_s:.0f} s after the jump, which is also the time"
             " of a contender that does not settle.",
             layout=layout,
-            load=functools.partial(
-                ShiftLoad, rates=rates, max_wait_s=longest_wait_s, watched_s=watched_s
+            load=lambda stage: ShiftLoad(
+                stage, *rates_bps, max_wait_s=longest_wait_s, watched_s=watched_s
             ),
             contenders=SHIFT_CONTENDERS,
         ),
@@ -246,18 +241,8 @@ def _uplink_failure(name: str, speeds_mbps: tuple[int, int, int], options: Optio
     mixed = layouts.mixed_speed(
         slow_uplinks=2, vms=len(FAILURE_RATES_MBPS), uplink_mbps=fast_mbps, slow_mbps=slow_mbps
     )
+    rates_bps = [mbps * 1e6 for mbps in FAILURE_RATES_MBPS]
     longest_wait_s, watched_s = options.pace.failure_s
-
-    def load(stage: Stage) -> Load:
-        return FailureLoad(
-            stage,
-            [mbps * 1e6 for mbps in FAILURE_RATES_MBPS],
-            stage.layout.nodes(Role.UPLINK)[-1],
-            stable_s=options.pace.still_s,
-            max_wait_s=longest_wait_s,
-            watched_s=watched_s,
-        )
-
     return Scenario(
         name=name,
         what=f"Twelve VMs send between {min(FAILURE_RATES_MBPS)} and {max(FAILURE_RATES_MBPS)}"
@@ -267,7 +252,14 @@ def _uplink_failure(name: str, speeds_mbps: tuple[int, int, int], options: Optio
         " total load over the remaining capacity. A contender that does not get there has the"
         f" {watched_s:.0f} s that are watched.",
         layout=Layout("shift", mixed.graph),
-        load=load,
+        load=lambda stage: FailureLoad(
+            stage,
+            rates_bps,
+            mixed.nodes(Role.UPLINK)[-1],
+            options.pace.still_s,
+            max_wait_s=longest_wait_s,
+            watched_s=watched_s,
+        ),
         contenders=SHIFT_CONTENDERS[1:],
     )
 
@@ -313,10 +305,6 @@ SHIFT = Plan(
 SCALE = 0.1
 # The load on the wire as a share of both uplinks.
 LOADS = ((WEB_SEARCH, 0.7), (WEB_SEARCH, 0.9), (DATA_MINING, 0.7))
-POOLED = (
-    "Chance is different in each run, and the same for every contender. If a run has too few flows of a"
-    " class for a percentile, it is that of the flows of all runs."
-)
 # The start of a flow that is later than this is no longer random.
 MOST_LATE_MS = 20.0
 
@@ -338,7 +326,7 @@ def _flows(options: Options) -> Iterator[Scenario]:
             f" {popular:.0%} of them. Small: below"
             f" {SMALL_BYTES // 1000} kB; large: above {LARGE_BYTES // 10**6} MB. Slowdown: the time"
             " over that on an idle uplink. The oracle knows the sizes of all flows, and places each"
-            f" one as it starts. {POOLED}",
+            " one as it starts. Chance is different in each run, and the same for every contender.",
             layout=layout,
             load=functools.partial(load, of=of, ratio=ratio),
             contenders=(
@@ -352,27 +340,6 @@ def _draw_flows(_options: Options, results: Sequence[Result], directory: Path) -
     from topologies.reports import pictures  # needs matplotlib, which is optional
 
     return [path for result in results for path in pictures.slowdowns(result, directory)]
-
-
-def _pooled(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
-    """The percentiles for which single runs have too few flows, of the flows of all runs."""
-    return {
-        result.scenario.name: {name: _of_all_runs(result, name) for name in result.figures}
-        for result in results
-    }
-
-
-def _of_all_runs(result: Result, contender: str) -> Figures:
-    runs = [one.outcome.details for one in result.observed[contender] if one.outcome.details]
-    flows = [flow for details in runs for flow in flow_load.measured_flows(details)]
-    if not flows:
-        return {}
-    link_bps = max(capacities_bps(result.scenario.layout).values())
-    return {
-        figure: value
-        for figure, value in flow_figures.figures(flows, link_bps).items()
-        if not all(figure in found for found in result.figures[contender])
-    }
 
 
 FLOWS = Plan(
@@ -392,7 +359,6 @@ FLOWS = Plan(
             or_equal=True,
         ),
     ],
-    derived=_pooled,
     draw=_draw_flows,
     real_time=True,
 )

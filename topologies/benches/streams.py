@@ -10,16 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from topologies import layouts
 from topologies.compare.contenders import MANUAL
 from topologies.compare.expectation import BEST_PEER, Expectation, Rule
-from topologies.compare.figures import Figures, Result, spread_cv
+from topologies.compare.figures import Figures, Result, jumbo_ratios, spread_cv
 from topologies.compare.plan import Options, Plan
-from topologies.compare.run import Observed
-from topologies.compare.scenario import Scenario
+from topologies.compare.run import Observed, Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.graph.parts import STANDARD_MTU
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.pace import Pace
-from topologies.loads.stream_load import StreamLoad
-from topologies.loads.streams import INTERVAL_S, Report, flow, stream_rates_bps
+from topologies.loads.streams import INTERVAL_S, Report, StreamLoad, flow, stream_rates_bps
 
 # The allowed deviation from a published share.
 MOST_DEVIATION_RATIO = 0.05
@@ -219,20 +217,6 @@ def _bulk(options: Options, stage: Stage, both_ways: bool, may_fail: bool) -> Lo
     return StreamLoad(stage, flows, (warm_up_s, warm_up_s + measured_s), may_fail=may_fail)
 
 
-def _jumbo_ratios(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
-    """The throughput of jumbo frames relative to standard frames."""
-    medians = {result.scenario.name: result.medians() for result in results}
-    return {
-        jumbo: {
-            name: {"jumbo_ratio": one["throughput_bps"] / medians[standard][name]["throughput_bps"]}
-            for name, one in medians[jumbo].items()
-            if name in medians[standard]
-        }
-        for standard, jumbo in ((STANDARD, JUMBO), (STANDARD_BOTH, JUMBO_BOTH))
-        if {standard, jumbo} <= medians.keys()
-    }
-
-
 CONVERGED_PLAN = Plan(
     lambda options: [*_converged(options)],
     [
@@ -249,7 +233,9 @@ CONVERGED_PLAN = Plan(
             over=BEST_PEER,
         ),
     ],
-    derived=_jumbo_ratios,
+    derived=functools.partial(
+        jumbo_ratios, standard_of={JUMBO: STANDARD, JUMBO_BOTH: STANDARD_BOTH}
+    ),
 )
 
 # overlay: VMs of two hosts communicate through tunnels, whose endpoints a team balances.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from topologies.graph.layout import Layout, Role
-from topologies.loads import flow_oracle
+from topologies.loads import flow_plan
 from topologies.loads.pace import Pace
 from topologies.network.private_ovs import PrivateOvs
 from topologies.network.service import Service
@@ -225,12 +225,18 @@ class Ours(Contender):
     """ovs-lbt with one of its policies, on plain uplinks or on an LACP bond.
 
     With `path_check`, ovs-lbt has probed the paths between the uplinks for `PATHS_JUDGED_S` when the
-    load begins.
+    load begins. `settings` has further keys of the bridges.
     """
 
     def __init__(
-        self, policy: str, teaming: str = SWITCH_INDEPENDENT, *, path_check: bool = False
+        self,
+        policy: str,
+        teaming: str = SWITCH_INDEPENDENT,
+        *,
+        path_check: bool = False,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
+        self._settings = settings or {}
         self._policy, self._teaming, self._path_check = policy, teaming, path_check
         usual = teaming == OURS[policy]
         self.name = policy if usual else f"{policy}/{teaming}"
@@ -251,6 +257,7 @@ class Ours(Contender):
             "window-s": teams.pace.window_s,
             "threshold": THRESHOLD_PERCENT,
             "poll-interval-ms": teams.pace.poll_interval_ms,
+            **self._settings,
         }
         words = [f"external_ids:ovs-lbt-{key}={value}" for key, value in settings.items()]
         for server in teams.servers:
@@ -306,7 +313,7 @@ class Ours(Contender):
 class Oracle(Contender):
     """Places each flow on the uplink that its load has planned, given the sizes of all flows.
 
-    A flow's destination port encodes its uplink (`topologies.loads.flow_oracle`). A group for each uplink
+    A flow's destination port encodes its uplink (`topologies.loads.flow_plan`). A group for each uplink
     sends on this uplink or, if it is down, on the next one. The uplinks are a LAG, so that the upstream
     switch accepts a VM on all of them.
     """
@@ -325,7 +332,7 @@ class Oracle(Contender):
                 buckets = ",".join(f"bucket=watch_port:{one},output:{one}" for one in order)
                 group = f"group_id={number + 1},type=fast_failover,{buckets}"
                 self._ofctl(teams.ovs, "add-group", server.name, group)
-                match = f"tcp,tp_src={flow_oracle.SERVER_PORT},tp_dst={number}/{hex(flow_oracle.PLACES - 1)}"
+                match = f"tcp,tp_src={flow_plan.SERVER_PORT},tp_dst={number}/{hex(flow_plan.PLACES - 1)}"
                 flow = f"priority=100,{match},actions=group:{number + 1}"
                 self._ofctl(teams.ovs, "add-flow", server.name, flow)
 

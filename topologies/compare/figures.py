@@ -5,11 +5,66 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from topologies.compare.run import Observed
-from topologies.compare.samples import Utilization, mean_utilization, move_times_s, utilizations
-from topologies.compare.scenario import Scenario
+from topologies.compare.run import Observed, Sample, Scenario
 from topologies.graph.layout import Layout, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """Each uplink's mean utilization between two samples, in its busier direction."""
+
+    start_s: float
+    end_s: float
+    ratio: Mapping[str, float]
+
+
+def utilizations(samples: list[Sample], capacities_bps: Mapping[str, int]) -> list[Utilization]:
+    """The uplinks' utilization between successive samples."""
+    return [
+        Utilization(
+            before.at_s,
+            after.at_s,
+            {
+                uplink: max(
+                    after.sent_bytes[uplink] - before.sent_bytes[uplink],
+                    after.received_bytes[uplink] - before.received_bytes[uplink],
+                )
+                * 8
+                / (after.at_s - before.at_s)
+                / capacity_bps
+                for uplink, capacity_bps in capacities_bps.items()
+            },
+        )
+        for before, after in pairwise(samples)
+        if after.at_s > before.at_s
+    ]
+
+
+def mean_utilization(
+    intervals: list[Utilization], start_s: float, end_s: float
+) -> dict[str, float]:
+    """Each uplink's mean over a span, with intervals weighted by their overlap with it.
+
+    Empty if no interval overlaps the span.
+    """
+    weights = [max(0.0, min(i.end_s, end_s) - max(i.start_s, start_s)) for i in intervals]
+    total = sum(weights)
+    if not total:
+        return {}
+    return {
+        uplink: sum(w * i.ratio[uplink] for w, i in zip(weights, intervals, strict=True)) / total
+        for uplink in intervals[0].ratio
+    }
+
+
+def move_times_s(samples: list[Sample]) -> list[float]:
+    """The time of the sample in which each move first appears."""
+    times: list[float] = []
+    for before, after in pairwise(samples):
+        times += [after.at_s] * max(0, after.moves - before.moves)
+    return times
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +216,23 @@ class Result:
             name: {**medians(found), **self.derived.get(name, {})}
             for name, found in self.figures.items()
         }
+
+
+def jumbo_ratios(
+    results: Sequence[Result], standard_of: Mapping[str, str]
+) -> dict[str, dict[str, Figures]]:
+    """The throughput and the CPU time with jumbo frames relative to the scenario with standard frames."""
+    medians = {one.scenario.name: one.medians() for one in results}
+    figures = {"jumbo_ratio": "throughput_bps", "jumbo_cpu_ratio": "cpu_s_per_gbit"}
+    return {
+        jumbo: {
+            name: {
+                ratio: one[figure] / medians[standard][name][figure]
+                for ratio, figure in figures.items()
+            }
+            for name, one in medians[jumbo].items()
+            if name in medians[standard]
+        }
+        for jumbo, standard in standard_of.items()
+        if {jumbo, standard} <= medians.keys()
+    }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from topologies.compare.expectation import Expectation, Rule
 from topologies.compare.figures import Figures, PerRun, Phase, Result, nothing_more
-from topologies.compare.scenario import Scenario
+from topologies.compare.run import Scenario
 from topologies.loads.pace import Pace
 from topologies.loads.web_load import Direction
 

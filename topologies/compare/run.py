@@ -14,9 +14,7 @@ from typing import Any
 from mininet.log import setLogLevel
 from mininet.net import Mininet
 
-from topologies.compare.contenders import Contender, Observation, Teams
-from topologies.compare.samples import Sample
-from topologies.compare.scenario import Scenario
+from topologies.compare.contenders import Contender, Teams, by_name
 from topologies.compare.steps import no_progress, step
 from topologies.graph.layout import SWITCHES, Layout, Role
 from topologies.graph.ports import own_interface, ports_of, upstream_interface
@@ -47,6 +45,57 @@ LOAD_START_LIMIT_S = 120.0
 LATE_LIMIT_S = 60.0  # in addition to the duration of the load
 LOAD_END_LIMIT_S = 120.0
 CLEAN_UP_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One comparison, in which every contender has its own network and the same load.
+
+    Attributes:
+        name: a short name, unique within its bench.
+        what: a description for the report.
+        load: creates the load on a started network.
+        contenders: the default contenders, the baseline first.
+        contender: makes a contender by its name.
+        published: published or calculated figures, by contender and figure.
+        reachable: whether all end systems must reach each other before the load. A fault from a
+            published document may prevent that.
+        undisturbed: whether Open vSwitch has real-time priority, so that only full queues drop
+            frames.
+        datapath: Open vSwitch's datapath: `userspace`, `kernel`, or `auto`.
+        fixed: whether the options of a bench add no other contenders.
+    """
+
+    name: str
+    what: str
+    layout: Layout
+    load: Callable[[Stage], Load]
+    contenders: tuple[str, ...]
+    contender: Callable[[str], Contender] = by_name
+    published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    reachable: bool = True
+    undisturbed: bool = False
+    datapath: str = "userspace"
+    fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The state of the uplinks and the bindings at one time.
+
+    Attributes:
+        at_s: the time since the start of the load.
+        sent_bytes: each uplink's counter, away from the server.
+        received_bytes: each uplink's counter, towards the server.
+        bindings: the uplink of each loaded vNIC, if the contender binds VM ports.
+        moves: a counter of moves since the contender started.
+    """
+
+    at_s: float
+    sent_bytes: Mapping[str, int]
+    received_bytes: Mapping[str, int]
+    bindings: Mapping[str, str] = field(default_factory=dict)
+    moves: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,32 +269,22 @@ def _take_samples(
     samples: list[Sample] = []
     while not samples or (samples[-1].at_s < load.load_s - SAMPLE_INTERVAL_S / 2):
         _sleep_until(load.start_s + len(samples) * SAMPLE_INTERVAL_S)
-        observation = contender.observe()
-        samples.append(_sample(load.start_s, names, vnics, observation, moves_before))
-        progress(samples[-1], load.load_s)
+        seen = contender.observe()
+        at_s, counters = time.monotonic() - load.start_s, interface_counters()
+        sample = Sample(
+            at_s=at_s,
+            sent_bytes={up: counters[name].sent_bytes for name, up in names.items()},
+            received_bytes={up: counters[name].received_bytes for name, up in names.items()},
+            bindings={
+                vnics[port]: names.get(uplink, uplink)
+                for port, uplink in seen.bindings.items()
+                if port in vnics
+            },
+            moves=seen.moves - moves_before,
+        )
+        samples.append(sample)
+        progress(sample, load.load_s)
     return samples
-
-
-def _sample(
-    start_s: float,
-    uplinks: Mapping[str, str],
-    vnics: Mapping[str, str],
-    observation: Observation,
-    moves_before: int,
-) -> Sample:
-    at_s = time.monotonic() - start_s
-    counters = interface_counters()
-    return Sample(
-        at_s=at_s,
-        sent_bytes={uplink: counters[name].sent_bytes for name, uplink in uplinks.items()},
-        received_bytes={uplink: counters[name].received_bytes for name, uplink in uplinks.items()},
-        bindings={
-            vnics[port]: uplinks.get(uplink, uplink)
-            for port, uplink in observation.bindings.items()
-            if port in vnics
-        },
-        moves=observation.moves - moves_before,
-    )
 
 
 def _await_lags(ovs: PrivateOvs, layout: Layout) -> None:

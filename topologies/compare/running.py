@@ -1,86 +1,101 @@
 """Runs the contenders of a scenario in turn, with repetitions, and keeps each run as soon as it ends.
 
-`DIR/unfinished.jsonl` has a line for each run. After an interruption, the same command continues with the
-missing runs. When all of them have completed, `DIR/samples.jsonl` has these lines.
+`DIR/samples.jsonl` has a line for each run. The same command makes only the runs that are missing in it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from topologies.compare import contenders, figures, run
-from topologies.compare.figures import PerRun, Result, nothing_more
-from topologies.compare.run import Observed
-from topologies.compare.samples import Sample
-from topologies.compare.scenario import Scenario
+from topologies.compare.figures import (
+    PerRun,
+    Result,
+    mean_utilization,
+    nothing_more,
+    utilizations,
+)
+from topologies.compare.run import Observed, Sample, Scenario
 from topologies.loads.load import Outcome
 from topologies.loads.pace import Pace
-from topologies.reports import console, origin
+from topologies.reports import origin
 
-UNFINISHED, SAMPLES = "unfinished.jsonl", "samples.jsonl"
+SAMPLES = "samples.jsonl"
+# A terminal line is overwritten every second, and a log gets a line less often.
+TERMINAL_INTERVAL_S, LOG_INTERVAL_S = 1.0, 5.0
 
 
-@dataclass(slots=True)
+class ProgressLine:
+    """A progress line for the current run, on standard error."""
+
+    def __init__(self, place: str, contender: str, capacities_bps: Mapping[str, int]) -> None:
+        self._title = f"{place} {contender:<16}"
+        self._capacities_bps = capacities_bps
+        self._terminal = sys.stderr.isatty()
+        self._last: Sample | None = None
+
+    def __call__(self, sample: Sample, load_s: float) -> None:
+        """Show a sample of a load of this duration, if the interval has passed."""
+        interval_s = TERMINAL_INTERVAL_S if self._terminal else LOG_INTERVAL_S
+        if self._last is None:
+            self._last = sample
+        if sample.at_s - self._last.at_s < interval_s * 0.99:
+            return
+        spans = utilizations([self._last, sample], self._capacities_bps)
+        ratios = mean_utilization(spans, self._last.at_s, sample.at_s)
+        used = "  ".join(f"{uplink} {ratio:4.0%}" for uplink, ratio in ratios.items())
+        line = f"{self._title} {sample.at_s:4.0f}/{load_s:.0f} s  {used}  moves {sample.moves}"
+        if self._terminal:
+            # A wrapped line cannot be overwritten. The escape sequence clears a longer old line.
+            line = f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K"
+        print(line, end="" if self._terminal else "\n", file=sys.stderr, flush=True)
+        self._last = sample
+
+    def finish(self) -> None:
+        """End the progress line."""
+        if self._terminal:
+            print(file=sys.stderr)
+
+
 class Kept:
-    """The runs of one bench, in files of its directory.
+    """The runs of a bench that the present code has made, in a file of its directory.
 
-    Attributes:
-        settings: an earlier run is used only if it has these settings.
-        same_code: tells from a run's origin whether the present code made it.
-        lines: the lines of the runs of this command.
+    A run with other settings stays in the file, and is not found. With `anew`, no earlier run is found.
     """
 
-    directory: Path
-    settings: Mapping[str, Any]
-    same_code: Callable[[Mapping[str, Any]], bool]
-    lines: list[str] = field(default_factory=list)
-
-    def find(self, scenario: str, names: Sequence[str], repeat: int) -> dict[Any, Observed]:
-        """The last earlier runs of these contenders, by contender and repetition."""
-        settings = json.loads(json.dumps(self.settings))  # the form that a file has
-        lines: dict[tuple[str, int], str] = {}
-        found = {}
-        for line in self._earlier():
+    def __init__(self, directory: Path, settings: Mapping[str, Any], *, anew: bool = False) -> None:
+        self._path = directory / SAMPLES
+        self._settings = json.loads(json.dumps(settings))  # the form that a file has
+        self._found: dict[tuple[str, str, int], Observed] = {}
+        lines: dict[str, str] = {}
+        for line in self._path.read_text().splitlines() if self._path.exists() else ():
             with contextlib.suppress(ValueError, KeyError, TypeError):  # truncated, or outdated
                 one = json.loads(line)
-                repetition, usable = one.pop("repetition"), one.pop("settings") == settings
+                repetition, its_settings = one.pop("repetition"), one.pop("settings")
                 seen = _observed(one)
-                wanted = seen.scenario == scenario and seen.contender in names
-                if wanted and usable and repetition <= repeat and self.same_code(seen.origin):
-                    key = (seen.contender, repetition)
-                    found[key], lines[key] = seen, line
-        self.lines += lines.values()
-        return found
+                which = (seen.scenario, seen.contender, repetition)
+                if origin.same_code(seen.origin):
+                    lines[json.dumps([which, its_settings])] = line
+                    if its_settings == self._settings and not anew:
+                        self._found[which] = seen
+        self._path.write_text("".join(f"{line}\n" for line in lines.values()))
+
+    def find(self, scenario: str, contender: str, repetition: int) -> Observed | None:
+        """An earlier run; None if it is missing."""
+        return self._found.get((scenario, contender, repetition))
 
     def keep(self, repetition: int, observed: Observed) -> None:
-        """Add a run. It begins a line of its own, even after one that an interruption truncated."""
-        settings = {"repetition": repetition, "settings": dict(self.settings)}
-        self.lines.append(json.dumps(settings | asdict(observed)))
-        with (self.directory / UNFINISHED).open("a") as file:
-            file.write(f"\n{self.lines[-1]}")
-
-    def write(self) -> None:
-        """Write the samples of the runs of this command."""
-        (self.directory / SAMPLES).write_text("".join(f"{line}\n" for line in self.lines))
-
-    def remove(self) -> None:
-        """Remove the runs of this command, also their earlier ones, but not those of other commands."""
-        done = {"", *map(_which, self.lines)}
-        others = [line for line in self._earlier() if _which(line) not in done]
-        if others:
-            (self.directory / UNFINISHED).write_text("\n".join(others))
-        else:
-            (self.directory / UNFINISHED).unlink(missing_ok=True)
-
-    def _earlier(self) -> Iterator[str]:
-        with contextlib.suppress(OSError):
-            yield from filter(None, (self.directory / UNFINISHED).read_text().split("\n"))
+        """Add a run."""
+        settings = {"repetition": repetition, "settings": self._settings}
+        with self._path.open("a") as file:
+            file.write(json.dumps(settings | asdict(observed)) + "\n")
 
 
 def compare(
@@ -98,44 +113,47 @@ def compare(
     run is kept. CPU time is compared within a repetition, because the load of the machine changes
     over time.
     """
-    earlier = kept.find(scenario.name, names, repeat) if kept else {}
+    every = [(repetition, name) for repetition in range(1, repeat + 1) for name in names]
+    earlier = {
+        (repetition, name): seen
+        for repetition, name in every
+        if kept and (seen := kept.find(scenario.name, name, repetition))
+    }
     if earlier:
-        text = f"kept {len(earlier)} of {(every := repeat * len(names))} runs"
-        _tell(f"{scenario.name}: {text}; running the missing {every - len(earlier)}")
+        text = f"kept {len(earlier)} of {len(every)} runs, which --anew repeats"
+        _tell(f"{scenario.name}: {text}; running the missing {len(every) - len(earlier)}")
     capacities_bps = figures.capacities_bps(scenario.layout)
     shown = {up: capacities_bps[up] for up in scenario.layout.sending_uplinks()}
-    observed: dict[str, list[Observed]] = {}
-    found: dict[str, list[figures.Figures]] = {}
+    observed: dict[str, list[Observed]] = {name: [] for name in names}
+    measured: dict[int, dict[str, figures.Figures]] = {}
     failures: list[str] = []
-    for repetition in range(1, repeat + 1):
-        once: dict[str, figures.Figures] = {}
-        for number, name in enumerate(names, start=1 + (repetition - 1) * len(names)):
-            seen = earlier.get((name, repetition))
-            if seen is None:
-                place = f"{scenario.name} {number}/{repeat * len(names)}"
-                run_origin = origin.origin(command)
-                progress = console.ProgressLine(place, name, shown)
-                try:
-                    contender = contenders.by_name(name)
-                    seen = run.run(scenario, contender, pace, progress, repetition)
-                except RuntimeError as failure:
-                    failures.append(f"{name}: {failure}")
-                    _tell(f"\n{scenario.name}: {failures[-1]}")
-                    continue
-                progress.finish()
-                seen = replace(seen, origin=run_origin)
-                if kept:
-                    kept.keep(repetition, seen)
-            observed.setdefault(name, []).append(seen)
-            measured = figures.figures(scenario.layout, seen)
-            once[name] = measured | per_run(scenario.layout, seen, measured)
-        for name, one in figures.with_cpu_ratio(once, baseline=contenders.MANUAL).items():
-            found.setdefault(name, []).append(one)
-    ran = [name for name in names if name in found]
+    for number, (repetition, name) in enumerate(every, start=1):
+        seen = earlier.get((repetition, name))
+        if seen is None:
+            run_origin = origin.origin(command)
+            place = f"{scenario.name} {number}/{len(every)}"
+            progress = ProgressLine(place, name, shown)
+            try:
+                seen = run.run(scenario, scenario.contender(name), pace, progress, repetition)
+            except RuntimeError as failure:
+                failures.append(f"{name}: {failure}")
+                _tell(f"\n{scenario.name}: {failures[-1]}")
+                continue
+            progress.finish()
+            seen = replace(seen, origin=run_origin)
+            if kept:
+                kept.keep(repetition, seen)
+        observed[name].append(seen)
+        found = figures.figures(scenario.layout, seen)
+        found |= per_run(scenario.layout, seen, found)
+        measured.setdefault(repetition, {})[name] = found
+    runs = [figures.with_cpu_ratio(one, contenders.MANUAL) for one in measured.values()]
     return Result(
         scenario,
-        figures={name: found[name] for name in ran},
-        observed={name: observed[name] for name in ran},
+        figures={
+            name: [one[name] for one in runs if name in one] for name in names if observed[name]
+        },
+        observed={name: seen for name, seen in observed.items() if seen},
         failures=failures,
     )
 
@@ -144,7 +162,7 @@ def supported(scenario: Scenario, names: Sequence[str]) -> list[str]:
     """The contenders that the scenario's layout supports. Prints why it excludes others."""
     found = []
     for name in names:
-        problem = contenders.unsupported_reason(scenario.layout, contenders.by_name(name))
+        problem = contenders.unsupported_reason(scenario.layout, scenario.contender(name))
         if name == contenders.ORACLE and name not in scenario.contenders:
             problem = "this load does not plan the uplinks of its flows"
         if problem:
@@ -152,15 +170,6 @@ def supported(scenario: Scenario, names: Sequence[str]) -> list[str]:
         else:
             found.append(name)
     return found
-
-
-def _which(line: str) -> str:
-    """Which run a line has; empty for a line that is truncated or outdated."""
-    try:
-        one = json.loads(line)
-        return json.dumps([one[k] for k in ("scenario", "contender", "repetition", "settings")])
-    except (ValueError, KeyError, TypeError):
-        return ""
 
 
 def _observed(found: Mapping[str, Any]) -> Observed:

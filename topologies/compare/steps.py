@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import linecache
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -101,16 +101,12 @@ def _description(
 
 def _place(frame: FrameType | None) -> str:
     """The innermost line of a stack, and the innermost line in this package."""
-    lines: list[str] = []
-    while frame is not None:
-        path = Path(frame.f_code.co_filename)
-        is_ours = path.is_relative_to(PACKAGE)
-        if is_ours or not lines:
-            text = linecache.getline(str(path), frame.f_lineno).strip()
-            lines.append(f"{path.parent.name}/{path.name}:{frame.f_lineno} `{text}`")
-        if is_ours:
-            break
-        frame = frame.f_back
+    stack = traceback.extract_stack(frame) if frame else []
+    ours = [one for one in stack if Path(one.filename).is_relative_to(PACKAGE)]
+    lines = dict.fromkeys(
+        f"{'/'.join(Path(one.filename).parts[-2:])}:{one.lineno} `{one.line}`"
+        for one in (*stack[-1:], *ours[-1:])
+    )
     return f"in {', called by '.join(lines)}" if lines else "in an unknown place"
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import json
+import statistics
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from topologies.network.private_ovs import DATAPATHS
+from topologies.reports.markdown import table, text
 
-if TYPE_CHECKING:
-    from topologies.connections.load import Plan
+Record = Mapping[str, Any]
+Of = Callable[[Record], Iterable[float]]
 
 NAME = "connections"
 SIZES = (1_000, 10_000, 30_000, 100_000)
@@ -33,9 +35,39 @@ CONTENDERS = (
     "adaptive+multipath",
 )
 
+TEXT = """\
+`ovs-lbt bench connections`: one VM behind two uplinks sends {frames_per_s:.0f} frames of {frame_bytes} bytes a second,
+whatever the number of connections, and Open vSwitch caches a flow for each connection or hash.
+
+- *Failover*: the frames of a probe of {probe_pps:g} frames a second that are lost when its uplink loses its carrier,
+  as median and range. *Service down*: the same after the service was killed.
+- *Flows*, *resident*: of `ovs-vswitchd`, including the bridge that is the upstream switch."""
+RATES_TEXT = """\
+The VM opens new connections for {spans[rate_s]:g} s, in addition to 100 cached ones. *Lost*: first frames that did not
+arrive."""
+
+
+def _lost(*services: str) -> Of:
+    """The lost frames of the failovers with the service in one of these states."""
+    return lambda one: [c["probe_lost"] for c in one["failovers"] if c["service"] in services]
+
+
+# The columns of both tables.
+SIZES_COLUMNS: Mapping[str, Of] = {
+    "flows": lambda one: [one["flows"]],
+    "resident, MB": lambda one: [one["switch_rss_bytes"] / 1e6],
+    "failover, frames": _lost("alive", "none"),
+    "service down": _lost("dead"),
+}
+RATES_COLUMNS: Mapping[str, Of] = {
+    "reached": lambda one: [one["reached_per_s"]],
+    "upcalls/s": lambda one: [one["upcalls"] / one["span_s"]],
+    "lost, %": lambda one: [100 * one["lost_ratio"]],
+}
+
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Run the contenders one after another, and write the report after each.
+    """Run the contenders one after another, and write the report.
 
     Returns:
         0 if every run completed, 1 if one failed, 2 for wrong usage.
@@ -44,9 +76,13 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         OSError: the report cannot be written.
     """
     # These imports are slow and need Mininet, but errors in arguments need neither.
-    from topologies.compare.rows import Rows
+    from topologies import layouts
+    from topologies.compare.contenders import Contender
+    from topologies.compare.run import Scenario
+    from topologies.compare.running import Kept, compare
     from topologies.connections import contenders, load
-    from topologies.connections.section import section
+    from topologies.loads.pace import FAITHFUL
+    from topologies.reports.report import machine
 
     try:
         # By their own names, which show splits.
@@ -56,55 +92,43 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         return 2
     spans = load.QUICK if options.quick else load.FULL
     plan = load.Plan(sorted({*options.sizes}), sorted({*options.rates}), options.cuts, spans)
-    directory = options.out / NAME
-    begin_s = time.monotonic()
+    made: list[Contender] = []
 
-    def say(text: str) -> None:
-        print(f"{time.monotonic() - begin_s:6.0f} s  {text}", file=sys.stderr, flush=True)
+    def contender(name: str) -> Contender:
+        made.append(contenders.contender(names[name]))
+        return made[-1]
 
-    path = directory / "report.json"
-    settings = {"plan": plan.described()}
-    rows = Rows(path, "rows", settings, command, say, options.datapath)
-    report = rows.run(
-        list(names),
-        options.repeat,
-        lambda name: _measured(names[name], plan, options.datapath, say),
-        options.anew,
-    )
-    if not report["rows"]:
-        return 1
-    (directory / "report.md").write_text(section(report) + "\n")
-    print(section(report), end="\n\n")
-    print(path, directory / "report.md", sep="\n")
-    return 1 if "failed" in report else 0
-
-
-def _measured(name: str, plan: Plan, datapath: str, say: Callable[[str], None]) -> dict[str, Any]:
-    """One run of a contender, on a network of its own."""
-    from topologies import layouts
-    from topologies.compare.rows import run_details
-    from topologies.compare.scenario import Scenario
-    from topologies.connections import contenders
-    from topologies.connections.load import ManyConnections
-    from topologies.loads import pace
-
-    one = contenders.contender(name)
-    # Links without a limit, because the bench measures the switches' limits, not those of their queues.
-    layout = layouts.shift(vms=1, clients=2, uplink_mbps=UNSHAPED_MBPS)
     scenario = Scenario(
-        NAME,
-        "",
-        layout,
-        lambda stage: ManyConnections(stage, plan, one, say),
-        (name,),
-        datapath=datapath,
+        name=NAME,
+        what="",
+        # Links without a limit, because the bench measures the switches' limits, not those of queues.
+        layout=layouts.shift(vms=1, clients=2, uplink_mbps=UNSHAPED_MBPS),
+        load=lambda stage: load.ManyConnections(stage, plan, made[-1]),
+        contenders=tuple(names),
+        contender=contender,
+        datapath=options.datapath,
     )
+    directory = options.out / NAME
+    directory.mkdir(parents=True, exist_ok=True)
+    environment = {**machine(), "datapath": options.datapath}
+    settings = {"plan": plan.described(), "datapath": options.datapath}
+    kept = Kept(directory, settings, anew=options.anew)
     # The operators' defaults: bonds rebalance every 10 s, and services poll at their default interval.
-    by_default = pace.FAITHFUL
-    if contenders.is_split(name):
-        by_default = pace.in_real_time(by_default)
-    found: dict[str, Any] = run_details(scenario, one, by_default)
-    return found
+    result = compare(scenario, scenario.contenders, FAITHFUL, options.repeat, kept, command)
+    rows = [
+        {"contender": name, "repetition": number, **seen.outcome.details, "origin": seen.origin}
+        for name, runs in result.observed.items()
+        for number, seen in enumerate(runs, start=1)
+    ]
+    failed = {"failed": result.failures} if result.failures else {}
+    report = {"environment": environment, "plan": plan.described(), "rows": rows, **failed}
+    path, summary = directory / "report.json", directory / "report.md"
+    path.write_text(json.dumps(report, indent=1) + "\n")
+    if not rows:
+        return 1
+    summary.write_text(text(section(report)))
+    print(summary.read_text(), path, summary, sep="\n")
+    return 1 if failed else 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -179,3 +203,48 @@ def _number(text: str) -> int:
             f'the value is "{text}"; expected a whole number from 1 to {MOST}'
         )
     return number
+
+
+def section(report: Record) -> list[str]:
+    """The parts of the page."""
+    rows, plan = report["rows"], report["plan"]
+    parts = [
+        "# connections",
+        TEXT.format(**plan),
+        _table(rows, "sizes", "connections", SIZES_COLUMNS),
+    ]
+    if plan["rates"]:
+        parts += [RATES_TEXT.format(**plan), _table(rows, "rates", "asked_per_s", RATES_COLUMNS)]
+    return [*parts, f"Not completed: {'; '.join(report['failed'])}" if "failed" in report else ""]
+
+
+def _table(rows: Sequence[Record], kind: str, key: str, columns: Mapping[str, Of]) -> str:
+    """A line for each value of a key and contender, with medians of all runs."""
+    found: dict[tuple[int, str], list[Record]] = {}
+    for row in rows:
+        for one in row[kind]:
+            found.setdefault((one[key], row["contender"]), []).append(one)
+    contenders = [*dict.fromkeys(row["contender"] for row in rows)]
+    lines = [
+        [
+            f"{value:,}",
+            f"`{name}`",
+            *(_median(of, ones, "%" in head) for head, of in columns.items()),
+        ]
+        for (value, name), ones in sorted(
+            found.items(), key=lambda one: (one[0][0], contenders.index(one[0][1]))
+        )
+    ]
+    return table(
+        ["connections" if kind == "sizes" else "new/s", "contender", *columns], lines, left=2
+    )
+
+
+def _median(of: Of, records: Sequence[Record], is_percentage: bool) -> str:
+    """The median, with the range of different values."""
+    values = [value for one in records for value in of(one)]
+    if not values:
+        return ""
+    digits = 2 if is_percentage else 0
+    median, least, most = (f"{f(values):.{digits}f}" for f in (statistics.median, min, max))
+    return median if least == most else f"{median} ({least} to {most})"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar
 
 from topologies.compare.contenders import OURS, Contender, Observation, Ours, Teams, by_name
+from topologies.loads.pace import REAL_TIME_POLL_INTERVAL_MS
 
 SPLIT_POLICY = "adaptive"
 # The load of the VM, relative to an uplink's capacity: too much for one uplink, but not for two.
@@ -24,18 +26,15 @@ class Unread(Ours):
     `connection_hash`: the value of that key, if it differs from the one that attach writes.
     """
 
+    keys: ClassVar[Mapping[str, object]] = {"failback-delay-s": 0}
+
     def __init__(self, policy: str, teaming: str, connection_hash: str = "") -> None:
-        super().__init__(policy, teaming)
-        self._settings = {"failback-delay-s": "0"}
-        if connection_hash:
-            self._settings["connection-hash"] = connection_hash
-            self.name = f"{self.name}{WITH_HASH}{connection_hash}"
+        wanted = {"connection-hash": connection_hash} if connection_hash else {}
+        super().__init__(policy, teaming, settings={**self.keys, **wanted})
+        self.name += f"{WITH_HASH}{connection_hash}" if connection_hash else ""
 
     def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
         super().take_over(teams, resources)
-        keys = [f"external_ids:ovs-lbt-{key}={value}" for key, value in self._settings.items()]
-        for bridge in sorted(self._bridges):
-            teams.ovs.vsctl("set", "bridge", bridge, *keys)
         self._uplinks = sorted(teams.capacities_bps)
 
     def observe(self) -> Observation:
@@ -67,6 +66,11 @@ class Unread(Ours):
 
 class WithSplitVm(Unread):
     """`adaptive` with configured capacities that are too low for the VM, so that it splits the VM's port."""
+
+    keys: ClassVar[Mapping[str, object]] = {
+        **Unread.keys,
+        "poll-interval-ms": REAL_TIME_POLL_INTERVAL_MS,
+    }
 
     def __init__(self, policy: str, teaming: str, connection_hash: str = "") -> None:
         super().__init__(policy, teaming, connection_hash)
@@ -108,8 +112,3 @@ def contender(name: str) -> Contender:
     policy, _, teaming = plain.partition("/")
     kind = WithSplitVm if policy == SPLIT_POLICY else Unread
     return kind(policy, teaming or OURS[policy], connection_hash)
-
-
-def is_split(name: str) -> bool:
-    """Whether a contender with this name has a split VM port."""
-    return name.partition(WITH_HASH)[0].partition("/")[0] == SPLIT_POLICY

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import select
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,13 @@ from typing import Any
 from topologies.compare.contenders import Contender
 from topologies.connections import sender
 from topologies.connections.contenders import Unread
-from topologies.connections.counters import Arrivals, flows_and_upcalls, udp_drops
 from topologies.graph.layout import Role
 from topologies.graph.ports import own_interface, upstream_interface
 from topologies.loads.load import Load, Outcome, Stage, set_links
 from topologies.loads.probing import PORT as PROBE_PORT
 from topologies.loads.probing import Flow, FlowResult, Probes
-from topologies.scale.figures import rss_bytes
+from topologies.network.private_network import process_network
+from topologies.network.processes import rss_bytes
 
 FRAME_BYTES = 500
 # Each cached connection gets a frame in this time. Open vSwitch forgets flows after 10 s (max-idle).
@@ -43,6 +45,8 @@ PROBE_SEEN_TIMEOUT_S, RETURN_TIMEOUT_S, OPEN_TIMEOUT_S = 30.0, 30.0, 30.0
 LONGEST_EACH_S = 240.0
 ETH_ALL = 3
 _UDP_PORT_AT = slice(36, 38)
+_LOOKUPS = re.compile(r"lookups: hit:\d+ missed:(\d+) lost:\d+")
+_FLOWS = re.compile(r"^ *flows: (\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +113,9 @@ class Plan:
 class ManyConnections(Load):
     """The cost of many connections. `details` of the outcome has a record for each size and each rate."""
 
-    def __init__(
-        self, stage: Stage, plan: Plan, contender: Contender, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, stage: Stage, plan: Plan, contender: Contender) -> None:
         super().__init__(stage)
-        self._plan, self._contender, self._say = plan, contender, say
+        self._plan, self._contender = plan, contender
         layout, prefix = stage.layout, stage.prefix
         (self._vm,) = layout.nodes(Role.VM)
         self._client, self._probed = layout.nodes(Role.CLIENT)
@@ -160,14 +162,14 @@ class ManyConnections(Load):
         other_config = ovs.vsctl("get", "Open_vSwitch", ".", "other_config")
         self._found = {"other_config": other_config, "sizes": [], "rates": []}
         for before, size in zip([FEW, *plan.sizes], plan.sizes, strict=False):
-            self._say(f"{size} connections")
+            print(f"{size} connections", file=sys.stderr)
             self._found["sizes"].append(self._with_size(before, size))
         self._sender.keep(FEW, plan.frames_per_s)
         ovs.run("ovs-appctl", "revalidator/purge")
         self._show_addresses()
         first = plan.first_new
         for rate in plan.rates:
-            self._say(f"{rate} new connections a second")
+            print(f"{rate} new connections a second", file=sys.stderr)
             self._pause(1.0)
             self._found["rates"].append(self._with_rate(rate, first, plan.new_at(rate)))
             first += plan.new_at(rate)
@@ -305,6 +307,64 @@ class ManyConnections(Load):
 
     def _datapath(self) -> tuple[int, int]:
         return flows_and_upcalls(self._stage.ovs.run("ovs-appctl", "dpctl/show"))
+
+
+def flows_and_upcalls(shown: str) -> tuple[int, int]:
+    """A datapath's cached flows, and the frames that matched none since its start, from `dpctl/show`.
+
+    Raises:
+        ValueError: the output has another format.
+    """
+    lookups, flows = _LOOKUPS.search(shown), _FLOWS.search(shown)
+    if lookups is None or flows is None:
+        raise ValueError(f"dpctl/show printed no look-ups or flows: {shown[:200]!r}")
+    return int(flows[1]), int(lookups[1])
+
+
+def udp_drops(table: str) -> dict[int, int]:
+    """The number of datagrams that sockets dropped, by local port, from /proc/net/udp."""
+    found: dict[int, int] = {}
+    for line in table.splitlines()[1:]:
+        fields = line.split()
+        port = int(fields[1].rpartition(":")[2], 16)
+        found[port] = found.get(port, 0) + int(fields[-1])
+    return found
+
+
+class Arrivals:
+    """Sockets for some UDP ports of an end system. Their small buffers are full immediately.
+
+    The kernel counts the datagrams that it drops there, which costs the machine less than a program
+    that receives every datagram. The sockets also keep the end system from answering with ICMP.
+    """
+
+    def __init__(self, pid: int, ports: Sequence[int]) -> None:
+        self._table = Path(f"/proc/{pid}/net/udp")
+        self._resources = contextlib.ExitStack()
+        self._sockets: dict[int, socket.socket] = {}
+        self._read = dict.fromkeys(ports, 0)
+        with process_network(pid):
+            for port in ports:
+                one = self._resources.enter_context(
+                    socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                )
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the least that there is
+                one.setblocking(False)
+                one.bind(("", port))
+                self._sockets[port] = one
+
+    def count(self) -> dict[int, int]:
+        """The number of datagrams that have arrived, by port; exact while none arrive."""
+        for port, one in self._sockets.items():
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    one.recv(1)
+                    self._read[port] += 1
+        drops = udp_drops(self._table.read_text())
+        return {port: read + drops.get(port, 0) for port, read in self._read.items()}
+
+    def close(self) -> None:
+        self._resources.close()
 
 
 def lost_after(heard: FlowResult, cut_s: float) -> int:

@@ -17,13 +17,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from topologies.loads.traffic import HEADERS_BYTES, MAX_DELAY_S, TICK_S
+from topologies.loads.traffic import HEADERS_BYTES, NUMBER, TICK_S, Sending
 from topologies.network.private_network import process_network
 
 # Destination ports count up from the first one, each with this number of source ports.
 FIRST_SOURCE_PORT, SOURCE_PORTS = 1024, 60_000
 FIRST_PORT = 7100
 _UDP = struct.Struct("!HHHH")
+# What a datagram counts towards the rate of its `Sending`, which numbers it.
+DATAGRAM_BITS = (NUMBER.size + HEADERS_BYTES) * 8
 
 
 def ports(connection: int) -> tuple[int, int]:
@@ -48,26 +50,8 @@ def datagram(connection: int, frame_bytes: int) -> bytes:
     return _UDP.pack(*ports(connection), udp_bytes, 0).ljust(udp_bytes, b"\0")
 
 
-class Rate:
-    """Datagrams that are due at a constant rate."""
-
-    def __init__(self) -> None:
-        self._per_s = self._from_s = 0.0
-        self._taken = 0
-
-    def set(self, per_s: float, now_s: float) -> None:
-        """Use another rate from now on."""
-        self._per_s, self._from_s, self._taken = per_s, now_s, 0
-
-    def due(self, now_s: float) -> int:
-        """Return the number of datagrams that are due now, without late ones, and count all as taken."""
-        found = int((now_s - self._from_s) * self._per_s) - self._taken
-        self._taken += found
-        return min(found, max(1, int(self._per_s * MAX_DELAY_S)))
-
-
 class Sender:
-    """Keeps some connections and opens others. `send` sends a datagram, or raises `BlockingIOError`.
+    """Keeps some connections and opens others. `send` sends a connection's datagram, or raises an `OSError`.
 
     Attributes:
         next: the next connection to open.
@@ -78,29 +62,36 @@ class Sender:
         self._lock = threading.Lock()
         self._kept = self._at = 0
         self.next = self._end = 0
-        self._keeping, self._opening = Rate(), Rate()
+        self._keeping = Sending(self._keep_one, NUMBER.size)
+        self._opening = Sending(self._open_one, NUMBER.size)
 
     def keep(self, connections: int, per_s: float) -> None:
         """Keep the first connections, with this number of datagrams a second for all together."""
         with self._lock:
             self._kept = connections
-            self._keeping.set(per_s, time.monotonic())
+            self._keeping.change_rate(per_s * DATAGRAM_BITS, time.monotonic())
 
     def open(self, first: int, end: int, per_s: float) -> None:
         """Open this number of connections a second, from the first one to the one before the end."""
         with self._lock:
             self.next, self._end = first, end
-            self._opening.set(per_s, time.monotonic())
+            self._opening.change_rate(per_s * DATAGRAM_BITS, time.monotonic())
 
     def round(self, now_s: float) -> None:
         """Send the datagrams that are due."""
-        with self._lock, contextlib.suppress(BlockingIOError):
-            for _ in range(self._keeping.due(now_s) if self._kept else 0):
-                self._send(self._at % self._kept)
-                self._at = (self._at + 1) % self._kept
-            for _ in range(min(self._opening.due(now_s), self._end - self.next)):
-                self._send(self.next)
-                self.next += 1
+        with self._lock:
+            self._keeping.send(now_s)
+            self._opening.send(now_s)
+
+    def _keep_one(self, _payload: bytearray) -> None:
+        if self._kept:
+            self._send(self._at % self._kept)
+            self._at = (self._at + 1) % self._kept
+
+    def _open_one(self, _payload: bytearray) -> None:
+        if self.next < self._end:
+            self._send(self.next)
+            self.next += 1
 
 
 @contextlib.contextmanager

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from topologies.graph.layout import Role
-from topologies.loads import flow_figures, flow_oracle
-from topologies.loads.flow_arrivals import (
+from topologies.loads import flow_plan
+from topologies.loads.flow_plan import (
     FlowPlan,
     SizeDistribution,
     Span,
+    ideal_s,
     offered_bps,
     plan_flows,
     popularity,
 )
-from topologies.loads.flow_figures import Completion
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.traffic import NOT_STARTED
 
@@ -25,6 +27,10 @@ from topologies.loads.traffic import NOT_STARTED
 SEED = 1
 READY_S = 1.5
 END_TIMEOUT_S = 15.0
+PERCENTILES = (50, 95, 99)
+# The bounds of the published classes, 100 kB and 10 MB, divided by ten as the sizes are.
+SMALL_BYTES, LARGE_BYTES = 10_000, 1_000_000
+SMALL, MIDDLE, LARGE = CLASSES = ("small", "middle", "large")
 
 
 class FlowLoad(Load):
@@ -54,7 +60,7 @@ class FlowLoad(Load):
         shares = popularity(len(self._vms), seed)
         self.flows = plan_flows(distribution, load_bps, spans, shares, seed)
         links_bps = [float(layout.capacity_bps(uplink)) for uplink in layout.nodes(Role.UPLINK)]
-        self._places = flow_oracle.place(self.flows, links_bps)
+        self._places = flow_plan.place(self.flows, links_bps)
         self._link_bps = max(links_bps)
         self._programs = self._programs_of("flows")
 
@@ -88,8 +94,8 @@ class FlowLoad(Load):
             received_bytes=found["received_bytes"],
             throughput_bps=found["measured_bytes"] * 8 / span_s,
             figures={
-                **flow_figures.figures(measured, self._link_bps),
-                **flow_figures.lateness_figures(measured),
+                **figures(measured, self._link_bps),
+                **lateness_figures(measured),
                 "offered_bps": offered_bps(self.flows, self._measured),
             },
             details={
@@ -106,14 +112,14 @@ class FlowLoad(Load):
     def _plan(self) -> dict[str, Any]:
         layout, pids = self._stage.layout, self._stage.host_pids
         servers = [layout.addresses_of(vm)[0] for vm in self._vms]
-        ports = flow_oracle.client_ports(
+        ports = flow_plan.client_ports(
             [flow.vm % len(self._clients) for flow in self.flows], self._places
         )
         return {
             "start_s": self.start_s,
             "end_s": self.start_s + self.load_s,
             "measured_s": self.measured_s,
-            "port": flow_oracle.SERVER_PORT,
+            "port": flow_plan.SERVER_PORT,
             "server_pids": [pids[vm] for vm in self._vms],
             "clients": [
                 {"pid": pids[name], "address": layout.address(name)} for name in self._clients
@@ -135,6 +141,82 @@ class FlowLoad(Load):
         self._programs["request"].wait()
         took_s = time.monotonic() - self.start_s
         self.load_s = min(self.load_s, max(self._measured.end_s, took_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One flow that has ended.
+
+    Attributes:
+        size_bytes: the size that was requested.
+        start_s: when the flow was due to start, in seconds since the start of the load.
+        late_s: how much later than that it was started.
+        duration_s: the time from its start to its last byte, or until it was aborted.
+        complete: whether all bytes arrived.
+    """
+
+    size_bytes: int
+    start_s: float
+    late_s: float
+    duration_s: float
+    complete: bool = True
+
+
+def size_class(size_bytes: int) -> str:
+    """The class of a size. Both bounds are middle."""
+    if size_bytes < SMALL_BYTES:
+        return SMALL
+    return LARGE if size_bytes > LARGE_BYTES else MIDDLE
+
+
+def slowdown(flow: Completion, link_bps: float) -> float:
+    """The duration of a flow divided by its duration on an idle link."""
+    return flow.duration_s / ideal_s(flow.size_bytes, link_bps)
+
+
+def percentile(values: Sequence[float], percent: float) -> float | None:
+    """The lowest value that this percentage of all values does not exceed (nearest rank).
+
+    None if no value is above it, because it would then be the maximum, which is random.
+    """
+    rank = math.ceil(len(values) * percent / 100)
+    if rank < 1 or rank >= len(values):
+        return None
+    return sorted(values)[rank - 1]
+
+
+def figures(flows: Sequence[Completion], link_bps: float) -> dict[str, float]:
+    """The percentiles of completion times and slowdowns, and the number of flows.
+
+    A flow that did not complete counts with the time until it was aborted, which is less than its
+    full duration. A percentile for which there are too few flows is absent.
+    """
+    found: dict[str, float] = {}
+    by_class: dict[str, list[Completion]] = {name: [] for name in CLASSES}
+    for flow in flows:
+        by_class[size_class(flow.size_bytes)].append(flow)
+    for name, ones in by_class.items():
+        found[f"flows_{name}"] = float(len(ones))
+        found |= _percentiles(f"fct_{name}", [one.duration_s * 1000 for one in ones], "_ms")
+        found |= _percentiles(f"slowdown_{name}", [slowdown(one, link_bps) for one in ones])
+    found |= _percentiles("slowdown", [slowdown(one, link_bps) for one in flows])
+    if flows:
+        found["unfinished_ratio"] = sum(not one.complete for one in flows) / len(flows)
+    return found
+
+
+def lateness_figures(flows: Sequence[Completion]) -> dict[str, float]:
+    """How much later than planned flows were started, which is due to the machine, not to a contender."""
+    late_ms = [one.late_s * 1000 for one in flows]
+    found = _percentiles("late", late_ms, "_ms", (99,))
+    return {**found, "late_worst_ms": max(late_ms)} if late_ms else found
+
+
+def _percentiles(
+    name: str, values: Sequence[float], suffix: str = "", percents: Sequence[int] = PERCENTILES
+) -> dict[str, float]:
+    found = {f"{name}_p{percent}{suffix}": percentile(values, percent) for percent in percents}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def measured_flows(details: Mapping[str, Any]) -> list[Completion]:

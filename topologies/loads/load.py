@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from topologies.graph.layout import Layout
+from topologies.graph.layout import Layout, Role
 from topologies.loads.programs import Programs
 from topologies.network import processes
 from topologies.network.private_ovs import PrivateOvs
@@ -46,6 +46,13 @@ class Stage:
     directory: Path
     place: Callable[[str, str], None] = ignore_placement
     repetition: int = 1
+
+    def place_by_port_number(self) -> None:
+        """Let every VM start on the uplink that its port number hashes to."""
+        for vm in self.layout.nodes(Role.VM):
+            vnic = self.layout.vnics_of(vm)[0]
+            uplinks = self.layout.uplinks_of(self.layout.server_of(vnic))
+            self.place(vm, uplinks[self.layout.attributes(vnic)["ofport"] % len(uplinks)])
 
     def mac_of(self, name: str) -> str:
         """The MAC address of an end system's first interface."""

@@ -9,8 +9,7 @@ from topologies.graph.layout import Layout, Role
 from topologies.graph.ports import joining_interface, upstream_interface
 from topologies.loads import probing
 from topologies.loads.load import Load, Outcome, Stage, set_links
-from topologies.loads.stream_load import StreamLoad
-from topologies.loads.streams import Flow
+from topologies.loads.streams import Flow, StreamLoad
 
 PROBES_DELAY_S = 1.0
 

@@ -80,6 +80,8 @@ QUICK = Pace(
     flows_s=(2.0, 5.0, 5.0),
 )
 
+PACES = {one.name: one for one in (ACCELERATED, FAITHFUL, QUICK)}
+
 
 def in_real_time(chosen: Pace) -> Pace:
     """The same pace with the documented window and each contender's default intervals."""

@@ -6,7 +6,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from topologies.graph.layout import Role
@@ -32,26 +31,23 @@ SETTLE_TIMEOUT_S = 45.0
 END_TIMEOUT_S = 15.0
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """The rates of a VM on the wire: before the change, and after it if hot or cold."""
+class DatagramsLoad(Load):
+    """All VMs send datagrams, until something changes at a random time after the team has placed the load.
 
-    even_bps: float
-    hot_bps: float
-    cold_bps: float
-
-
-class ShiftLoad(Load):
-    """The load changes at a random time after the team has placed the even load.
-
-    `start` waits for that placement, which it reads from the upstream switch's FDB. The hot VMs are
-    half of the VMs, all on one uplink, whichever team placed them: the first ones, by name, of the
-    uplink that has the most.
+    `start` waits for that placement, which it reads from the upstream switch's FDB. `before_bps` has the
+    rate of each VM on the wire; it also has the rates after the change, unless a subclass has others.
     """
 
-    def __init__(self, stage: Stage, rates: Rates, *, max_wait_s: float, watched_s: float) -> None:
+    stable_s = STABLE_S
+    settle_timeout_s = SETTLE_TIMEOUT_S
+
+    def __init__(
+        self, stage: Stage, before_bps: Sequence[float], *, max_wait_s: float, watched_s: float
+    ) -> None:
         super().__init__(stage)
-        self._rates = rates
+        self._before_bps = self._after_bps = before_bps
+        # The delay of each VM's own change after the start of the change.
+        self._delays_s = [0.0] * len(before_bps)
         self._max_wait_s = max_wait_s
         self.load_s = LEAD_S + watched_s + LINGER_S
         self.measured_s = (LEAD_S, LEAD_S + watched_s)
@@ -60,21 +56,20 @@ class ShiftLoad(Load):
         self._vms = stage.layout.nodes(Role.VM)
         self._programs = self._programs_of("datagrams")
         self._readings: list[Reading] = []
-        self.hot: list[str] = []
-        self.stable_s = STABLE_S
-        self.settle_timeout_s = SETTLE_TIMEOUT_S
+        # The uplink of each VM before the change.
+        self._placement: dict[str, str] = {}
 
     def start(self) -> None:
-        """Start the even load, wait until the team has placed it, and schedule the change."""
+        """Start the load, wait until the team has placed it, and schedule the change."""
         self._programs.start(ROLE, self._plan())
-        rates_bps = self._rates_after(self._await_placement())
+        self._placement = self._await_placement()
         time.sleep(random.uniform(0, self._max_wait_s))
         self.start_s = time.monotonic() + READY_S
         change = {
             "at_s": self.start_s + self.measured_s[0],
             "end_s": self.start_s + self.measured_s[1],
-            "rates_bps": rates_bps,
-            "after_s": self._change_delays_s(),
+            "rates_bps": self._rates_after(),
+            "after_s": self._delays_s,
         }
         self._programs.order(ROLE, change)
         self._run(self._read)
@@ -103,7 +98,7 @@ class ShiftLoad(Load):
             figures=figures,
             details={
                 "shift_s": from_s,
-                "hot": self.hot,
+                **self._details(),
                 "latest_s": max(one.max_delay_s for one in flows),
                 "left_out": sum(one["skipped"] for one in results["flows"]),
                 "sent": {vm: one.sent for vm, one in zip(self._vms, flows, strict=True)},
@@ -112,21 +107,13 @@ class ShiftLoad(Load):
             },
         )
 
-    def _rates_before(self) -> list[float]:
-        """Each VM's rate before the change."""
-        return [self._rates.even_bps] * len(self._vms)
+    def _rates_after(self) -> Sequence[float]:
+        """Each VM's rate after the change, which may depend on the team's placement."""
+        return self._after_bps
 
-    def _rates_after(self, uplinks: Mapping[str, str]) -> list[float]:
-        """Each VM's rate after the change, by the team's placement."""
-        counts = Counter(uplinks.values())
-        most = min(counts, key=lambda uplink: (-counts[uplink], uplink))
-        on_it = sorted(vm for vm, uplink in uplinks.items() if uplink == most)
-        self.hot = on_it[: len(self._vms) // 2]
-        return [self._rates.hot_bps if vm in self.hot else self._rates.cold_bps for vm in self._vms]
-
-    def _change_delays_s(self) -> list[float]:
-        """The delay of each VM's own change after the start of the change."""
-        return [0.0] * len(self._vms)
+    def _details(self) -> dict[str, Any]:
+        """Further details of the outcome."""
+        return {}
 
     def _settling_figures(
         self, capacities_bps: Mapping[str, int], _flows: Sequence[FlowResult]
@@ -135,20 +122,15 @@ class ShiftLoad(Load):
         return {"settle_s": settle_s(self._readings, capacities_bps, *self.measured_s)}
 
     def _is_placed(self, uplinks: Mapping[str, str]) -> bool:
-        """Whether the load may change, once this placement is stable.
-
-        Every VM has an uplink, and the uplinks' numbers of VMs differ by one at most.
-        """
-        counter = Counter(uplinks.values())
-        counts = [counter[uplink] for uplink in self._stage.layout.nodes(Role.UPLINK)]
-        return set(uplinks) == set(self._vms) and max(counts) - min(counts) <= 1
+        """Whether the load may change, once this placement is stable."""
+        return set(uplinks) == set(self._vms)
 
     def _plan(self) -> dict[str, Any]:
         layout = self._stage.layout
         clients = layout.nodes(Role.CLIENT)
         receivers = [clients[number % len(clients)] for number, _ in enumerate(self._vms)]
         ends = zip(
-            *(self._vms, receivers, map(layout.address, receivers), self._rates_before()),
+            *(self._vms, receivers, map(layout.address, receivers), self._before_bps),
             strict=True,
         )
         plan = schedule(self._stage.host_pids, ends, PORT, PAYLOAD_BYTES)
@@ -188,25 +170,49 @@ class ShiftLoad(Load):
             due_s = max(due_s + READ_INTERVAL_S, before_s)
 
 
-class FailureLoad(ShiftLoad):
-    """The upstream switch takes one link down; the VMs' rates stay the same.
+class ShiftLoad(DatagramsLoad):
+    """All VMs send at the rate `even_bps`. Then the hot VMs send at `hot_bps`, and the others at `cold_bps`.
 
-    `rates_bps` has the rate of each VM. The uplink `failing` fails once no VM has moved for
-    `stable_s`, or after a timeout.
+    The hot VMs are half of the VMs, all on one uplink, whichever team placed them: the first ones, by
+    name, of the uplink that has the most.
     """
+
+    def __init__(
+        self, stage: Stage, even_bps: float, hot_bps: float, cold_bps: float, **times_s: float
+    ) -> None:
+        super().__init__(stage, [even_bps] * len(stage.layout.nodes(Role.VM)), **times_s)
+        self._hot_bps, self._cold_bps = hot_bps, cold_bps
+        self._hot: list[str] = []
+
+    def _rates_after(self) -> list[float]:
+        counts = Counter(self._placement.values())
+        most = min(counts, key=lambda uplink: (-counts[uplink], uplink))
+        on_it = sorted(vm for vm, uplink in self._placement.items() if uplink == most)
+        self._hot = on_it[: len(self._vms) // 2]
+        return [self._hot_bps if vm in self._hot else self._cold_bps for vm in self._vms]
+
+    def _details(self) -> dict[str, Any]:
+        return {"hot": self._hot}
+
+    def _is_placed(self, uplinks: Mapping[str, str]) -> bool:
+        """Also, the uplinks' numbers of VMs differ by one at most."""
+        counter = Counter(uplinks.values())
+        counts = [counter[uplink] for uplink in self._stage.layout.nodes(Role.UPLINK)]
+        return super()._is_placed(uplinks) and max(counts) - min(counts) <= 1
+
+
+class FailureLoad(DatagramsLoad):
+    """The upstream switch takes the link of the uplink `failing` down; the VMs' rates stay the same."""
 
     def __init__(
         self,
         stage: Stage,
         rates_bps: Sequence[float],
         failing: str,
-        *,
         stable_s: float,
-        max_wait_s: float,
-        watched_s: float,
+        **times_s: float,
     ) -> None:
-        super().__init__(stage, Rates(0.0, 0.0, 0.0), max_wait_s=max_wait_s, watched_s=watched_s)
-        self._rates_bps = list(rates_bps)
+        super().__init__(stage, rates_bps, **times_s)
         self._failing = failing
         self._link = upstream_interface(stage.layout, stage.prefix, failing)
         self.stable_s = stable_s
@@ -220,15 +226,6 @@ class FailureLoad(ShiftLoad):
         self._pause_until(LEAD_S)
         set_links([self._link], "down")
 
-    def _rates_before(self) -> list[float]:
-        return self._rates_bps
-
-    def _rates_after(self, _uplinks: Mapping[str, str]) -> list[float]:
-        return self._rates_bps
-
-    def _is_placed(self, uplinks: Mapping[str, str]) -> bool:
-        return set(uplinks) == set(self._vms)
-
     def _settling_figures(
         self, capacities_bps: Mapping[str, int], flows: Sequence[FlowResult]
     ) -> dict[str, float]:
@@ -236,7 +233,7 @@ class FailureLoad(ShiftLoad):
         from_s, to_s = self.measured_s
         remaining_bps = {up: bps for up, bps in capacities_bps.items() if up != self._failing}
         lossless = lossless_s(flows, self.start_s + from_s, to_s - from_s)
-        placed = placed_s(self._readings, remaining_bps, sum(self._rates_bps), from_s, to_s)
+        placed = placed_s(self._readings, remaining_bps, sum(self._before_bps), from_s, to_s)
         return {
             "lossless_s": lossless,
             "placed_s": placed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -106,6 +107,13 @@ def cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     user_ticks, system_ticks = int(fields[11]), int(fields[12])
     return (user_ticks + system_ticks) / _TICKS_PER_S
+
+
+def rss_bytes(pid: int) -> int:
+    """The resident memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (found,) = re.findall(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    return int(found) * 1024
 
 
 def children() -> set[int]:

@@ -10,13 +10,14 @@ page that needs it.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies.connections.section import section as connections_section
+from topologies.connections.command import section as connections_section
 from topologies.layouts import LAYOUTS
 from topologies.reports import comparison, front_page, markdown, stored
 from topologies.reports import origin as page_origin
@@ -28,13 +29,10 @@ from topologies.reports.markdown import (
     code,
     plain,
     report_name,
-    setting,
-    setting_name,
     variants,
 )
-from topologies.reports.repeated import repeated, sentences
 from topologies.reports.table import MOST_COLUMNS, figures_table, phases_table
-from topologies.scale.figures import section as scale_section
+from topologies.scale.command import section as scale_section
 from topologies.seeds.jumps import NAME as SHIFT_SEEDS
 from topologies.seeds.report import section as seeds_section
 
@@ -65,10 +63,11 @@ def pages(directory: Path) -> dict[str, str]:
     for name, report in reports.items():
         source = _source(name, page_origin.commits(report, here))
         if name in SECTIONS:
-            parts = [SECTIONS[name](report, notes.get(name, "")), source]
+            parts = SECTIONS[name](report)
         else:
-            parts = _layout(report, notes.get(name, ""), source)
-        found[f"benchmarks/{name}.md"] = _text([GENERATED, *parts])
+            parts = _layout(report)
+        note = _list("Notes", [], notes.get(name, ""))
+        found[f"benchmarks/{name}.md"] = _text([GENERATED, *parts, note, source])
     order = [*LAYOUTS, *SECTIONS]
     layouts = sorted(
         (one for name, one in reports.items() if name not in SECTIONS),
@@ -89,20 +88,21 @@ def of_bench(
     `before` is the published report of the same bench, if there is one. `pictures` are file names.
     """
     origin = page_origin.described(page_origin.of_runs(report))
-    environment = report.get("environment", {})
-    settings = [f"{setting_name(name)} {setting(name, one)}" for name, one in environment.items()]
     if report["layout"] == SHIFT_SEEDS:
-        measured = [seeds_section(report)]
+        measured = seeds_section(report)
     else:
         headline = markdown.described(report["layout"]).headline
         measured = [f"# {report_name(report)}", headline, *_measured(report)]
     return _text(
         [
             *measured,
-            _list("Compared with the published runs", _repeated(report, before) if before else []),
+            _list(
+                "Compared with the published runs",
+                [*comparison.repeated(report, before)] if before else [],
+            ),
             *(f"![{name}]({name})" for name in pictures),
             _list("Origin", [f"{name}: {plain(text)}" for name, text in origin.items()]),
-            f"Environment: {plain('; '.join(settings))}.",
+            f"Environment: {plain(json.dumps(report.get('environment', {})))}.",
         ]
     )
 
@@ -143,8 +143,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _text(parts: Sequence[str]) -> str:
-    text = "\n\n".join(part for part in parts if part) + "\n"
-    return text.replace(BEFORE_UNIT, " ")  # an ordinary space, so that the text can be searched
+    return markdown.text(parts).replace(
+        BEFORE_UNIT, " "
+    )  # an ordinary space, so that the text can be searched
 
 
 def _source(name: str, commits: str) -> str:
@@ -153,7 +154,7 @@ def _source(name: str, commits: str) -> str:
     return f"All figures: {raw}, and the `report.md` of a run. Commits: {commits}."
 
 
-def _layout(report: Mapping[str, Any], note: str, source: str) -> list[str]:
+def _layout(report: Mapping[str, Any]) -> list[str]:
     name = report["layout"]
     parts = [f"# {report_name(report)}"]
     if settings := variants(report):
@@ -163,8 +164,7 @@ def _layout(report: Mapping[str, Any], note: str, source: str) -> list[str]:
         description = markdown.described(name)
         parts += [description.headline, description.reproduces]
         parts.append(f"![The layout {name}](../images/layout_{name}.svg)")
-    parts += [*_measured(report, MOST_COLUMNS), _list("Notes", [], note)]
-    return [*parts, source]
+    return [*parts, *_measured(report, MOST_COLUMNS)]
 
 
 def _measured(report: Mapping[str, Any], most: int | None = None) -> list[str]:
@@ -194,19 +194,6 @@ def _beats(one: Pair) -> str:
     no_range = "" if one.has_ranges else " (without a range)"
     peer, ours = (side.text(one.figure, with_count=False) for side in (one.other, one.here))
     return f"{plain(one.scenario)}: {one.figure.label}: {peer}, {ours}{no_range}"
-
-
-def _repeated(report: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
-    """What the comparison with the published runs came to, and each figure that differs."""
-    found = repeated(report, before)
-    return [
-        *map(plain, sentences(found)),
-        *(
-            f"{plain(one.scenario)}: {one.figure.label}: {one.here.text(one.figure)};"
-            f" published {one.other.text(one.figure)}."
-            for one in found.different
-        ),
-    ]
 
 
 def _list(heading: str, items: Sequence[str], text: str = "") -> str:

@@ -123,8 +123,7 @@ def parts(layouts: Sequence[Report], others: Mapping[str, Report]) -> list[str]:
     found = ["# Benchmarks", _method(layouts)]
     rows = [[one.setting, *_cells(one, by_name)] for one in CLAIMS if _has(one, by_name)]
     if rows:
-        heads = [["setting", "figure", "ovs-lbt", "bond"], ["---"] * 4]
-        found += ["## Main results", table(heads + rows)]
+        found += ["## Main results", table(["setting", "figure", "ovs-lbt", "bond"], rows, left=4)]
     if phases := phases_table(known.get(VMWARE, {})):
         about = "`load-based` repeats the four phases of VMware's published benchmark (n = 1):"
         found += [f"{about} [{VMWARE}](benchmarks/{VMWARE}.md).", phases]

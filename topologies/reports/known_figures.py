@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from topologies.compare.contenders import ORACLE, is_ours
-from topologies.loads.flow_figures import CLASSES, PERCENTILES
+from topologies.loads.flow_load import CLASSES, PERCENTILES
 
 MORE, LESS = 1, -1
 THOUSANDS, BEFORE_UNIT = "\N{NARROW NO-BREAK SPACE}", "\N{NO-BREAK SPACE}"
@@ -111,7 +111,6 @@ KNOWN = {
         Figure("restored_s", "no loss and placed after", "s", 1, 2, LESS),
         Figure("fault_found_s", "fault found after", "s", 1, 2),
         *_flow_figures(),
-        Figure("computed_one_link_slowdown_p99", "one link, computed: slowdown, p99", "", 1, 2),
         Figure("caught", "caught by the failure"),
         Figure("caught_slowdown_worst", "worst slowdown of the caught", "", 1, 1, LESS),
         Figure("unfinished_ratio", "given up", "%", 100, 2, LESS),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,15 @@ def code(name: str) -> str:
     return f"`{name}`" if not _SPECIAL.search(name) else plain(name)
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """A table. The second row has the alignments."""
-    return "\n".join(f"|{'|'.join(row)}|" for row in rows)
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """A table. Its first `left` columns are aligned to the left, the others to the right."""
+    alignments = [*["---"] * left, *["---:"] * (len(head) - left)]
+    return "\n".join(f"|{'|'.join(row)}|" for row in (head, alignments, *rows))
+
+
+def text(parts: Sequence[str]) -> str:
+    """A document of these parts; empty ones are left out."""
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def bullets(items: Sequence[str]) -> str:
@@ -38,26 +44,6 @@ VARIANTS = {
     "faithful": "with the documented window of 30 s, instead of everything ten times as fast",
     "receive": "with VMs that receive the load",
 }
-UNITS = {"s": "s", "ms": "ms", "bps": "bit/s", "mbps": "Mbit/s", "bytes": "bytes"}
-
-
-def setting_name(name: str) -> str:
-    """A setting's name without its unit suffix."""
-    words = name.split("_")
-    return " ".join(words[:-1] if len(words) > 1 and words[-1] in UNITS else words)
-
-
-def setting(name: str, value: Any) -> str:
-    """A setting's value with the unit of its name."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{setting_name(key)} {setting(key, one)}" for key, one in value.items())
-    if isinstance(value, list):
-        return ", ".join(setting("", one) for one in value)
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "none"}[value]
-    unit = UNITS.get(name.rpartition("_")[2]) if "_" in name else None
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    return f"{text} {unit}" if unit else text
 
 
 def variants(report: Mapping[str, Any]) -> list[str]:

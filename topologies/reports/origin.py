@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -44,9 +45,8 @@ def origin(command: Sequence[str]) -> dict[str, Any]:
 
 
 def same_code(origin_: Mapping[str, Any]) -> bool:
-    """Whether the present code made a run, according to its commit."""
-    keys = ("commit", "modified")
-    return {key: origin_.get(key) for key in keys} == {key: _code().get(key) for key in keys}
+    """Whether the present code made a run, according to its commit and the changes since then."""
+    return all(origin_.get(key) == _code().get(key) for key in ("commit", "modified", "changes"))
 
 
 def of_runs(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -97,7 +97,7 @@ def described(origins: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 @cache
 def _code() -> Mapping[str, Any]:
-    """The commit of the running code, and whether tracked files differ from it.
+    """The commit of the running code, and whether tracked files differ from it, with a hash of the changes.
 
     The result is cached, because files may change during a long campaign, but the loaded code does
     not.
@@ -105,8 +105,9 @@ def _code() -> Mapping[str, Any]:
     commit = git("rev-parse", "HEAD")
     if commit is None or git("ls-files", "--error-unmatch", "topologies/bench.py") is None:
         return {}
-    changed = git("status", "--porcelain", "--untracked-files=no")
-    return {"commit": commit.strip(), "modified": bool(changed)}
+    changed = git("diff", "HEAD") or ""
+    digest = {"changes": hashlib.sha256(changed.encode()).hexdigest()[:12]} if changed else {}
+    return {"commit": commit.strip(), "modified": bool(changed), **digest}
 
 
 def git(*words: str, root: Path = ROOT) -> str | None:

@@ -9,11 +9,16 @@ from pathlib import Path
 from matplotlib import pyplot
 
 from topologies.compare.contenders import ORACLE, is_ours
-from topologies.compare.figures import Phase, Result, capacities_bps, intervals
+from topologies.compare.figures import (
+    Phase,
+    Result,
+    capacities_bps,
+    intervals,
+    mean_utilization,
+    move_times_s,
+)
 from topologies.compare.run import Observed
-from topologies.compare.samples import mean_utilization, move_times_s
-from topologies.loads.flow_figures import slowdown
-from topologies.loads.flow_load import measured_flows
+from topologies.loads.flow_load import measured_flows, slowdown
 from topologies.loads.settling import Reading, rates
 from topologies.reports.plots import COLOURS, Points, lines, saved
 

@@ -29,7 +29,7 @@ NESTED = "contenders"
 RUNS = "runs"
 # The list of what runs were made by, and the key of a run's entry.
 MADE_BY, ENTRY = "made_by", "entry"
-SAME_FOR_MANY_RUNS = ("commit", "modified", "versions", "command")
+SAME_FOR_MANY_RUNS = ("commit", "modified", "changes", "versions", "command")
 LENGTH_OF_DATE = len("2026-01-01T00:00")
 LINE_CHARACTERS = 160
 

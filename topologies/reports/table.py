@@ -81,12 +81,12 @@ def figures_table(scenario: Mapping[str, Any], most: int | None = None) -> str:
     ]
     oracle = {name: found for name, found in contenders.items() if name == ORACLE}
     peers, ours = (by_kind(contenders, ours=ours) for ours in (False, True))
-    lines = [[*names, *heads], ["---", *["---:"] * (len(names) + len(heads) - 1)]]
+    lines = []
     for name, found in (oracle | peers | ours).items():
         cells = [_cell(found, published.get(name, {}), of) for of in shown]
         count = str(len(found.get("runs", ())) or "")
         lines.append([code(name), *([count] if len(counts) > 1 else []), *cells])
-    return table(lines)
+    return table([*names, *heads], lines)
 
 
 def _cell(found: Mapping[str, Any], published: Mapping[str, Any], of: Figure) -> str:
@@ -106,12 +106,10 @@ def phases_table(report: Mapping[str, Any]) -> str:
     documents = {one["name"]: one for one in report.get("published", {}).get("phases", [])}
     share, time = figure("uplink_share"), figure("since_start_s")
     uplinks = list(phases[0]["uplink_utilization"])
-    lines = [
-        ["phase", "from, s", *(f"{uplink}, %" for uplink in uplinks), "published, %"],
-        ["---", *["---:"] * (len(uplinks) + 2)],
-    ]
+    lines = []
     for phase in phases:
         used = [share.text(number(phase["uplink_utilization"], uplink)) for uplink in uplinks]
         there = " / ".join(map(share.text, documents.get(phase["name"], {}).get("shares", [])))
         lines.append([phase["name"], time.text(number(phase, "start_s")), *used, there])
-    return table(lines)
+    used = [f"{uplink}, %" for uplink in uplinks]
+    return table(["phase", "from, s", *used, "published, %"], lines)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import socket
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from topologies.network import processes
-from topologies.network.service import Service
-from topologies.scale import figures
+from topologies.network.service import Metric, Service
 from topologies.scale.bed import Bed
-from topologies.scale.relay import Relay
-from topologies.scale.switch_view import SwitchView
+from topologies.scale.openflow import Relay, SwitchView
 
 DECISIONS, POLLS = "ovslbt_decision_duration_seconds", "ovslbt_stats_poll_duration_seconds"
 # Attaches and failovers are measured on at most this many bridges.
@@ -40,6 +39,49 @@ class Pace:
 
     settle_s: float
     observe_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A Prometheus histogram: cumulative counts by upper bound, and the sum."""
+
+    buckets: Mapping[float, float]
+    total_s: float
+
+    @property
+    def count(self) -> float:
+        return max(self.buckets.values(), default=0.0)
+
+    def since(self, before: Histogram) -> Histogram:
+        """The observations since `before`."""
+        buckets = {le: n - before.buckets.get(le, 0.0) for le, n in self.buckets.items()}
+        return Histogram(buckets, self.total_s - before.total_s)
+
+    def quantile(self, part: float) -> float | None:
+        """Interpolate like `histogram_quantile` of Prometheus. None without observations."""
+        rank, below_le, below_n = part * self.count, 0.0, 0.0
+        if not self.count:
+            return None
+        for le, count in sorted(self.buckets.items()):
+            if count >= rank and count > below_n:
+                if math.isinf(le):
+                    return below_le
+                return below_le + (le - below_le) * (rank - below_n) / (count - below_n)
+            below_le, below_n = le, count
+        return below_le
+
+
+def histogram(metrics: Iterable[Metric], name: str) -> Histogram:
+    """A histogram of the service, summed over all bridges."""
+    buckets: dict[float, float] = {}
+    total_s = 0.0
+    for metric in metrics:
+        if metric.name == name + "_bucket":
+            le = float(metric.labels["le"])
+            buckets[le] = buckets.get(le, 0.0) + metric.value
+        elif metric.name == name + "_sum":
+            total_s += metric.value
+    return Histogram(buckets, total_s)
 
 
 class NotifySocket:
@@ -115,8 +157,8 @@ def measure(
         decided, polled = _ms(row["at_rest"]["decision_s"]), _ms(row["at_rest"]["poll_s"])
         used = f"{row['at_rest']['cpu_ratio']:.2%} of a core"
         write_line(f"at rest: {used}, decision {decided}, poll {polled}")
-        row["rss_bytes"] = figures.rss_bytes(service.pid)
-        row["threads"] = figures.threads(service.pid)
+        row["rss_bytes"] = processes.rss_bytes(service.pid)
+        row["threads"] = len([*Path(f"/proc/{service.pid}/task").iterdir()])
         write_line(f"{row['rss_bytes'] / 1e6:.0f} MB resident, {row['threads']} threads")
         row["scrape"] = _scrape(service)
         write_line(f"a scrape: {row['scrape']['s']:.2f} s")
@@ -171,7 +213,7 @@ def _observe(service: Service, observe_s: float) -> dict[str, Any]:
     found: dict[str, Any] = {"cpu_ratio": (processes.cpu_s(service.pid) - used_s) / took_s}
     after = service.metrics()
     for name, key in ((DECISIONS, "decision_s"), (POLLS, "poll_s")):
-        seen = figures.histogram(after, name).since(figures.histogram(before, name))
+        seen = histogram(after, name).since(histogram(before, name))
         mean = seen.total_s / seen.count if seen.count else None
         spread = {"median": seen.quantile(0.5), "p99": seen.quantile(0.99)}
         found[key] = {"mean": mean, **spread, "count": seen.count}

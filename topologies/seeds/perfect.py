@@ -12,8 +12,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from topologies.network.shaping import QUEUE_BYTES
-from topologies.seeds.jumps import Jump
-from topologies.seeds.placement_search import Placement, find_best
+from topologies.seeds.jumps import Jump, Placement, find_best
 
 POLL_S = 0.1
 # The time between the jump and the first poll is random, so the loss is a mean over this many

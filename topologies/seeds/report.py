@@ -49,9 +49,8 @@ def pooled(report: Report) -> dict[str, Any]:
     return found
 
 
-def section(report: Report, note: str = "") -> str:
-    """The page; `note` is prose that follows the table."""
-    lines = _table(report)
+def section(report: Report) -> list[str]:
+    """The parts of the page."""
     perfect = jumps(report)[0]["published"][PERFECT] if jumps(report) else {}
     text = TEXT.format(
         count=len(jumps(report)),
@@ -62,23 +61,13 @@ def section(report: Report, note: str = "") -> str:
         f"{'PASS' if one['met'] else '**FAIL**'} {one['condition']}: {one['found']}"
         for one in report["expectations"]
     ]
-    parts = [f"# {NAME}", text, table(lines), f"## Expectations\n\n{bullets(verdicts)}"]
-    parts += [note and f"## Notes\n\n{note}"]
-    return "\n\n".join(part for part in parts if part)
+    return [f"# {NAME}", text, _table(report), f"## Expectations\n\n{bullets(verdicts)}"]
 
 
-def _table(report: Report) -> list[Sequence[str]]:
+def _table(report: Report) -> str:
     """A row for each jump, and rows with the medians and the worst values."""
     names = list(pooled(report))
-    head = [
-        "jump",
-        "uplinks, Mbit/s",
-        "VMs",
-        "to",
-        "perfect lost",
-        *(f"{name} lost" for name in names),
-    ]
-    rows: list[Sequence[str]] = [head, ["---", *["---:"] * (len(head) - 1)]]
+    rows: list[Sequence[str]] = []
     losses: dict[str, list[float]] = {name: [] for name in (PERFECT, *names)}
     for one in jumps(report):
         perfect = one["published"][PERFECT]
@@ -99,4 +88,5 @@ def _table(report: Report) -> list[Sequence[str]]:
     for word, of_values in (("median", statistics.median), ("worst", max)):
         label = f"{word}, n = {len(jumps(report))}"
         rows.append([label, "", "", "", *(f"{of_values(v):.3%}" for v in losses.values() if v)])
-    return rows
+    lost = (f"{name} lost" for name in losses)
+    return table(["jump", "uplinks, Mbit/s", "VMs", "to", *lost], rows)

@@ -13,9 +13,7 @@ from topologies.compare.figures import (
     nothing_more,
     with_cpu_ratio,
 )
-from topologies.compare.run import Observed
-from topologies.compare.samples import Sample
-from topologies.compare.scenario import Scenario
+from topologies.compare.run import Observed, Sample, Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.loads.load import Outcome
 

@@ -18,9 +18,8 @@ from topologies.benches.plans import PLANS
 from topologies.compare import run
 from topologies.compare.contenders import Contender, by_name
 from topologies.compare.plan import Options
-from topologies.compare.run import Observed, Progress
-from topologies.compare.running import UNFINISHED, Kept
-from topologies.compare.scenario import Scenario
+from topologies.compare.run import Observed, Progress, Scenario
+from topologies.compare.running import SAMPLES, Kept
 from topologies.loads.pace import ACCELERATED, Pace
 from topologies.reports import origin
 
@@ -327,12 +326,13 @@ def test_interrupted_command_continues_with_the_missing_runs(
             for made in one["runs"]:
                 assert made["origin"]["command"].startswith("ovs-lbt bench --all")
         assert (tmp_path / name / "samples.jsonl").read_text().count("\n") == 4
-        assert not (tmp_path / name / UNFINISHED).exists()
     again: list[str] = []
     monkeypatch.setattr(run, "run", _interrupted(99, again))
     assert bench.main(words) == 0
-    assert len(again) == 8, "a completed command runs everything again"
-    assert "kept" not in capsys.readouterr().err
+    assert again == [], "a completed command runs nothing again"
+    assert "a switch fails: kept 4 of 4 runs, which --anew repeats" in capsys.readouterr().err
+    assert bench.main([*words, "--anew"]) == 0
+    assert len(again) == 8
 
 
 @pytest.mark.usefixtures("fit")
@@ -345,7 +345,7 @@ def test_kept_runs_need_the_same_code_and_settings(
     words = ["set_vs_lbfo", "--policy", "dynamic", "--against", "manual", "--out", str(tmp_path)]
     monkeypatch.setattr(run, "run", _interrupted(1, []))
     assert bench.main(words) == 1
-    kept = tmp_path / "set_vs_lbfo" / UNFINISHED
+    kept = tmp_path / "set_vs_lbfo" / SAMPLES
     if other == "another commit":
         monkeypatch.setattr(origin, "same_code", lambda _: False)
     elif other == "half a file":
@@ -360,24 +360,27 @@ def test_kept_runs_need_the_same_code_and_settings(
     assert len(made) == (3 if other == "two runs more" else 2)
 
 
-def test_kept_run_survives_a_round_trip(tmp_path: Path) -> None:
+def test_kept_run_survives_a_round_trip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(origin, "same_code", lambda found: found["commit"] == "1")
     (scenario,) = PLANS["set_vs_lbfo"].scenarios(Options(ACCELERATED))
     seen = _even()(scenario, by_name("dynamic"), ACCELERATED, lambda *_: None, 1)
     seen = replace(seen, origin={"commit": "1"})
-    kept, other = (Kept(tmp_path, {"pace": pace}, lambda _: True) for pace in ("slow", "quick"))
-    kept.keep(1, seen)
-    other.keep(1, seen)
-    again = Kept(tmp_path, {"pace": "slow"}, lambda _: True)
-    assert again.find(seen.scenario, ["dynamic"], 2) == {("dynamic", 1): seen}
-    assert again.find("another", ["dynamic"], 1) == {}
-    kept.keep(1, replace(seen, load_s=1.0))  # as with --anew
-    again = Kept(tmp_path, {"pace": "slow"}, lambda _: True)
-    assert again.find(seen.scenario, ["dynamic"], 1)["dynamic", 1].load_s == 1.0
-    assert len(again.lines) == 1
-    again.remove()
-    assert (
-        Kept(tmp_path, {"pace": "slow"}, lambda _: True).find("eight streams", ["dynamic"], 1) == {}
-    )
-    assert (tmp_path / UNFINISHED).exists(), "only runs of its own are removed"
-    other.remove()
-    assert not (tmp_path / UNFINISHED).exists()
+    which = (seen.scenario, "dynamic", 1)
+
+    def reopened(pace: str, *, anew: bool = False) -> Kept:
+        return Kept(tmp_path, {"pace": pace}, anew=anew)
+
+    for pace in ("slow", "quick"):
+        reopened(pace).keep(1, seen)
+    reopened("slow").keep(2, replace(seen, origin={"commit": "2"}))
+    again = reopened("slow")
+    assert again.find(*which) == seen
+    assert again.find("another", "dynamic", 1) is None
+    assert again.find(seen.scenario, "dynamic", 2) is None, "other code made it"
+    assert (tmp_path / SAMPLES).read_text().count("\n") == 2
+    again = reopened("slow", anew=True)
+    assert again.find(*which) is None
+    again.keep(1, replace(seen, load_s=1.0))
+    found = reopened("slow").find(*which)
+    assert found is not None and found.load_s == 1.0, "the last one counts"
+    assert reopened("quick").find(*which) == seen

@@ -9,7 +9,7 @@ import pytest
 from topologies import layouts
 from topologies.compare import running
 from topologies.compare.figures import Result
-from topologies.compare.scenario import Scenario
+from topologies.compare.run import Scenario
 from topologies.experiment import Stream, compare, one_server
 
 LAYOUT = one_server(uplinks_mbps=[100, 50, 50], vms=4)

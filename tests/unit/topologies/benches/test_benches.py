@@ -19,7 +19,7 @@ from topologies.compare.contenders import is_ours
 from topologies.compare.expectation import Expectation, is_peer
 from topologies.compare.figures import Result
 from topologies.compare.plan import Options
-from topologies.compare.scenario import Scenario
+from topologies.compare.run import Scenario
 from topologies.loads.load import Stage
 from topologies.loads.pace import ACCELERATED, FAITHFUL, QUICK, Pace
 from topologies.network.private_ovs import PrivateOvs

@@ -14,7 +14,7 @@ from topologies.compare.expectation import (
     is_peer,
 )
 from topologies.compare.figures import Figures, Result
-from topologies.compare.scenario import Scenario
+from topologies.compare.run import Scenario
 
 OURS = ("dynamic", "dynamic/lacp", "load-based", "set")
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from topologies.compare import running, steps
-from topologies.compare.run import Observed
-from topologies.compare.scenario import Scenario
+from topologies.compare.run import Observed, Scenario
 from topologies.compare.steps import Overdue, step
 from topologies.loads.pace import QUICK
 
@@ -91,7 +90,7 @@ def test_overdue_contender_does_not_end_the_others(
         ["manual", "load-based"],
         QUICK,
         repeat=1,
-        kept=running.Kept(tmp_path, {}, lambda _: True),
+        kept=running.Kept(tmp_path, {}),
     )
     assert list(result.figures) == ["load-based"]
     (failure,) = result.failures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topologies.connections.counters import flows_and_upcalls, udp_drops
+from topologies.connections.load import flows_and_upcalls, udp_drops
 
 USERSPACE = """\
 netdev@ovs-netdev:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from topologies.connections import sender
-from topologies.connections.sender import Rate, Sender
+from topologies.connections.sender import Sender
 
 
 def test_datagrams_have_the_ports_of_their_connection() -> None:
@@ -18,15 +18,6 @@ def test_datagrams_have_the_ports_of_their_connection() -> None:
     assert sender.ports(sender.SOURCE_PORTS) == (1024, 7101)
     assert sender.first_of_next_port(sender.SOURCE_PORTS) == sender.SOURCE_PORTS
     assert sender.first_of_next_port(1) == sender.SOURCE_PORTS
-
-
-def test_what_is_too_late_is_skipped() -> None:
-    rate = Rate()
-    rate.set(1000, 10.0)
-    assert rate.due(10.5) == 10, "10 ms of 1,000 a second"
-    assert rate.due(10.5015) == 1, "what was skipped is not made up for"
-    rate.set(10, 11.0)
-    assert rate.due(11.25) == 1, "slow rates are not skipped whole"
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topologies.loads.flow_arrivals import (
+from topologies.loads.flow_plan import (
     DATA_MINING,
     WEB_SEARCH,
     SizeDistribution,

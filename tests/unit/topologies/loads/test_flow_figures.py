@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from topologies.loads.flow_figures import Completion, figures, ideal_s
+from topologies.loads.flow_load import Completion, figures
+from topologies.loads.flow_plan import ideal_s
 
 LINK_BPS = 100e6
 

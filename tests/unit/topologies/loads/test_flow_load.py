@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from topologies import layouts
 from topologies.graph.layout import Layout, Role
-from topologies.loads.flow_arrivals import WEB_SEARCH
 from topologies.loads.flow_load import FlowLoad
-from topologies.loads.flow_oracle import PLACES, client_ports
+from topologies.loads.flow_plan import PLACES, WEB_SEARCH, client_ports
 from topologies.loads.load import Stage
 from topologies.network.private_ovs import PrivateOvs
 

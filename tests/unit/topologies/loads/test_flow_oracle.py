@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topologies.loads.flow_arrivals import FlowPlan, wire_bytes
-from topologies.loads.flow_figures import ideal_s
-from topologies.loads.flow_oracle import SharedLink, place
+from topologies.loads.flow_plan import FlowPlan, SharedLink, ideal_s, place, wire_bytes
 
 LINK_BPS = 100e6
 SIZE_BYTES = 1_000_000

@@ -15,17 +15,15 @@ from tests.unit.topologies import bench_runs
 from topologies import layouts
 from topologies.benches import steering
 from topologies.compare import figures
-from topologies.compare.figures import Result
+from topologies.compare.figures import Result, mean_utilization, utilizations
 from topologies.compare.plan import Options
-from topologies.compare.run import Observed
+from topologies.compare.run import Observed, Sample
 from topologies.compare.running import SAMPLES, Kept
-from topologies.compare.samples import Sample, mean_utilization, utilizations
 from topologies.graph.layout import Role
 from topologies.loads import web_load
 from topologies.loads.load import Outcome
 from topologies.loads.pace import ACCELERATED
 from topologies.reports import report
-from topologies.reports.console import verdicts
 
 CAPACITY_BPS = 100_000_000
 RAMP_S, LOAD_S = 40, 60
@@ -190,7 +188,6 @@ def test_each_unmet_condition_is_named(changed: Observed, missed: set[str]) -> N
     conditions = [one.condition for one in checked if not one.met]
     assert len(conditions) == len(missed)
     assert all(any(text in c for c in conditions) for text in missed)
-    assert "FAIL" in verdicts(checked)
 
 
 def test_every_condition_of_the_document_is_judged() -> None:
@@ -240,10 +237,9 @@ def test_report_has_the_documented_shape() -> None:
 
 
 def test_every_run_has_a_line_of_samples(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, {}, lambda _: True)
+    kept = Kept(tmp_path, {})
     for (run,) in _result().observed.values():
         kept.keep(1, run)
-    kept.write()
     lines = [json.loads(line) for line in (tmp_path / SAMPLES).read_text().splitlines()]
     assert [(one["scenario"], one["contender"], one["repetition"]) for one in lines] == [
         ("web users", name, 1) for name in ("manual", "originating-port", "load-based")

@@ -8,9 +8,10 @@ import random
 import pytest
 
 from topologies.seeds import perfect
-from topologies.seeds.jumps import Jump, Vm
-from topologies.seeds.placement_search import (
+from topologies.seeds.jumps import (
     TOLERANCE_RATIO,
+    Jump,
+    Vm,
     find_below,
     find_best,
     lower_bound_ratio,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from topologies.network.service import parse_metrics
-from topologies.scale.figures import histogram
+from topologies.scale.measuring import histogram
 
 PAGE = """\
 took_seconds_bucket{bridge="a",le="0.001"} 4
