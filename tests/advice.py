@@ -112,7 +112,7 @@ def _text(node: ast.AST) -> str | None:
 
 def _blank(value: ast.AST) -> str:
     match value:
-        case ast.Call(func=ast.Name(id="quoted")):
+        case ast.Call(func=ast.Name(id="quoted") | ast.Attribute(attr="quoted")):
             return "{}"
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return f"{{{name}}}"
