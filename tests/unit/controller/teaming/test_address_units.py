@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from types import ModuleType
 
 import pytest
 
@@ -13,6 +14,7 @@ from controller.api.engine_commands import Apply, ReadLearned, Record, SendFrame
 from controller.api.history import Entry, Happened, Moved, Query, as_line, read
 from controller.api.status import PortStatus
 from controller.config.rows import BridgeRow, InterfaceRow, PortRow
+from controller.dataplane import tables
 from controller.features.announcer import LEARNED_INTERVAL_S
 from controller.teaming import address_units
 from controller.teaming.address_units import PER_PORT_MAX
@@ -333,16 +335,20 @@ def test_a_drain_takes_its_addresses_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "per_port", "macs"),
+    ("module", "limit", "per_port", "macs"),
     [
-        pytest.param("PER_PORT_MAX", PER_PORT_MAX, MACS_ALL, id="of a port"),
-        pytest.param("SLOTS", 4, MACS, id="of the bridge's slots"),
+        pytest.param(address_units, "PER_PORT_MAX", PER_PORT_MAX, MACS_ALL, id="of a port"),
+        pytest.param(tables, "SLOTS", 4, MACS, id="of the bridge's slots"),
     ],
 )
 def test_what_is_beyond_a_limit_leaves_by_the_home(
-    limit: str, per_port: int, macs: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    module: ModuleType,
+    limit: str,
+    per_port: int,
+    macs: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(address_units, limit, per_port)
+    monkeypatch.setattr(module, limit, per_port)
     here = nested(macs=macs)
     switch = here.switches["br0"]
     assert len(switch.slots()) == per_port and set(ways(here, macs[per_port:])) == {1}
