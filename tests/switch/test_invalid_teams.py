@@ -189,7 +189,7 @@ def test_a_bridge_with_bonds_to_two_networks_is_refused_and_left_as_it_is(
         for names in (all_names, own_names):
             words = [word for name in names for word in ("--uplink", name)]
             told = refused(own, "attach", bed.bridge, *words)
-            assert says(told, "a bond in addition" if names is own_names else "of bonds"), told
+            assert says(told, "a bond in addition" if names is own_names else "bond members"), told
         assert (state(bed), delivered(bed)) == (before, plain)
         command = PROPOSED.search(told)
         assert command
