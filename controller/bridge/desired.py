@@ -32,7 +32,7 @@ def desired_team(bridge: Bridge, of: Bindings) -> Team | None:
     uplinks, units, split = _links(bridge), placing.units_on_switch, placing.split_on_switch
 
     def order(unit: Unit) -> tuple[Uplink, ...]:
-        """Return the uplinks that a unit may use, the current one first."""
+        """Return the uplinks that a unit can use, the current one first."""
         parts = of.whereabouts(unit), unit, uplinks
         return placing.reused.reuse("order", unit.name, ordered, parts)
 
@@ -89,7 +89,7 @@ def _vm_port(port: VmPortConfig, order: Iterable[Uplink], split: frozenset[str])
 
 
 def _lanes(uplinks: Sequence[Uplink]) -> dict[OfPort, tuple[OfPort, ...]]:
-    """Return, by uplink, the uplinks that serve its off-home addresses, the current one first."""
+    """Return the uplinks that serve each uplink's off-home addresses, the current one first."""
     found = {}
     for own in uplinks:
         order = failover.order(own.name, own.name, uplinks, failover.as_configured)

@@ -53,7 +53,7 @@ def learn_outside() -> specs.Learn:
 
 
 def learn_closed(ofport: OfPort, uplink: OfPort) -> specs.Learn:
-    """Return the action that learns to drop frames from `uplink` to the VM port for some seconds."""
+    """Return the action that learns to drop frames from `uplink` to a VM port for a few seconds."""
     ends = (specs.LearnMatch(r, r, 16) for r in (Register.TARGET, Register.UPLINK))
     closed = cookie(Kind.OUTSIDE, uplink << 16 | ofport)
     timeout_s = tables.LOCK_TIMEOUT_S

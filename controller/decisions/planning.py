@@ -189,7 +189,7 @@ def propose(
 def changed(
     proposal: Proposal, team_view: TeamView, bases: Mapping[str, Basis], now_s: float
 ) -> str | None:
-    """Return why a proposal is outdated; None if its moves would still have the shown effect."""
+    """Return why a proposal is outdated; None if its moves still have the expected effect."""
     age_s = now_s - proposal.made_s
     if age_s > KEPT_S:
         return f"plan: {age_s:.0f} s old, but plans expire after {KEPT_S:.0f} s"
@@ -261,7 +261,7 @@ def _leading_s(opinions: Iterable[Opinion]) -> float | None:
 
 
 def _loads_in(snapshot: Snapshot, team_view: TeamView, window_s: float) -> Mapping[str, Load]:
-    """Return the load of each unit; for units that the policy may move, the load in `snapshot`."""
+    """Return the load of each unit; for units that the policy can move, the load in `snapshot`."""
     carried = {unit.name: unit.own_load for unit in team_view.loaded(window_s)}
     return carried | {unit.name: unit.load for unit in snapshot.units}
 

@@ -33,7 +33,7 @@ class OwnLoad:
     A poll reads the flows of addresses before the flows of VM ports. If the switch updates its
     counters in between, the VM port seems to have sent more than its addresses, until the next
     reading. So each reading is added to `rates` only after the next reading, as the lower of the
-    two. If the higher reading repeats, `rates` count the addresses' traffic of one update.
+    two. If two readings in a row are too high, `rates` include an update of the addresses' traffic.
     """
 
     rates: Rates = field(default_factory=Rates)
@@ -95,7 +95,7 @@ class Loads:
     steady_s: float = math.inf
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
-        """Store the counters of a port. `outwards`: the port is an uplink, so it sends outwards."""
+        """Store the counters of a port. `outwards`: whether the port is an uplink."""
         self.counters[port.ofport] = port
         sent, received = port.tx_bytes, port.rx_bytes
         if not outwards:

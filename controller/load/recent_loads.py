@@ -1,6 +1,6 @@
 """The loads of units in the last seconds: their peaks, and the phases in which loads stay the same.
 
-Peaks show how much each unit may carry. They do not show that some units are idle while others are
+Peaks show how much each unit can carry. They do not show that some units are idle while others are
 busy. A placement may lack room for all peaks at once, and still have room in every phase.
 """
 

@@ -1,8 +1,8 @@
 """Caches values that are built often but rarely change: units, and plans.
 
 Each decision, ten times a second, builds units with their loads. An unchanged unit reuses its
-previous object. This is faster to build, and faster to compare with the previous object. Teams are
-compared, not hashed: different teams usually differ in the load of an uplink.
+previous object, which saves time when units are built and compared. Teams are compared, not hashed:
+different teams usually differ in the load of an uplink.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class TeamView:
     `bound`: the bindings that policies see. `found`: the homes that buckets had before the service
     started. `on_normal`: the NORMAL action forwards, so no flow counts traffic over uplinks.
     `in_cooldown`: the units that policies that act immediately must not move now. `recent_loads`:
-    these policies use their peaks. `merge_due`: the split VM ports that may be merged. `late_known`:
+    these policies use their peaks. `merge_due`: the split VM ports that can be merged. `late_known`:
     all late counters (`controller.load.rates`) cover only time since the last load change.
     """
 
@@ -158,7 +158,7 @@ class TeamView:
         )
 
     def absent(self, uplink: UplinkConfig) -> Uplink:
-        """Return an uplink that does not exist on the switch."""
+        """Return `uplink` as one that does not exist on the switch."""
         return Uplink(
             uplink.name, uplink.ofport, self.capacity_bps(uplink), uplink.role, usable=False
         )
@@ -296,7 +296,7 @@ class TeamView:
     def snapshot(self, policy: str, window_s: float) -> Snapshot | None:
         """Return the team with mean loads over a full window; None while these loads are unknown.
 
-        An uplink's load includes all its traffic. The units are those that the policy may move.
+        An uplink's load includes all its traffic. The units are those that the policy can move.
         """
         if not self.covers(window_s):
             return None
