@@ -67,7 +67,8 @@ class ProgressLine:
 class Kept:
     """The runs of a bench that the present code has made, in a file of its directory.
 
-    A run with other settings stays in the file, and is not found. With `anew`, no earlier run is found.
+    A run with other settings stays in the file, and is not found. Runs that other code has made are removed
+    from the file. With `anew`, no earlier run is found.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, Any], *, anew: bool = False) -> None:
