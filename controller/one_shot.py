@@ -65,7 +65,7 @@ def detach(ovsdb: str, bridge: str, *options: str) -> Service:
 def revert(ovsdb: str, bridge: str) -> Service:
     """Return a service that rolls back an unconfirmed change, if no other service does.
 
-    A service that hangs loses the lead to this service. While another service is alive and leads,
+    This service takes over from a service that hangs. While another service is alive and leads,
     this service does nothing.
 
     Raises:

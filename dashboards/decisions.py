@@ -76,7 +76,7 @@ def _is_anything_wrong() -> list[panels.Panel]:
         number(
             "Refused",
             "Moves that the switch refused in the time range, or operators' moves that ovs-lbt refused. "
-            "Good: 0. The table of refusals below shows the bridge and the reason of each move. While a "
+            "Good: 0. The table of refusals below shows the bridge and the reason for each move. While a "
             'service is down, this panel shows "not known" instead of 0.',
             Ask(known(f"sum({in_range(BRIDGES('moves_refused_total'))})")),
             steps=panels.NONE_IS_BEST,

@@ -348,7 +348,7 @@ def _what_was_done() -> list[panels.Panel]:
         events(
             "Refused by bridge and reason",
             "Moves that were planned but refused, on the ten bridges with the most refusals. Good: "
-            "none. `ovs-lbt history` on the host shows the reason of each refusal.",
+            "none. `ovs-lbt history` on the host shows why each was refused.",
             [
                 of_host(
                     each("moves_refused_total", "job, instance, bridge, reason"),

@@ -38,7 +38,7 @@ def rank(unit: Unit, uplink: str) -> int:
 def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[Unit] = ()) -> bool:
     """Whether rules permit a policy to move a unit to `target`, to balance load.
 
-    `others`: the other members of its sets, on their uplinks. `along`: the members that move, too.
+    `others`: the other members of its sets, on their uplinks. `along`: those that move with it.
     `target` must meet hard rules, break no soft rule further, and lose none of the unit's frames.
     """
     if unit.allowed is not None and target not in unit.allowed:

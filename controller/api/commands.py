@@ -217,7 +217,7 @@ _ROWS = (
                 setting="uplinks",
             ),
             Argument("--policy", "P", "the policy that attach would use", setting="policy"),
-            Argument("--teaming", "T", "the teaming that attach would use", setting="teaming"),
+            Argument("--teaming", "T", "the teaming mode attach would use", setting="teaming"),
             JSON,
         ),
         (
@@ -455,7 +455,7 @@ _ROWS = (
     Command(
         "bench",
         "run a benchmark layout",
-        examples=("ovs-lbt bench vmware_lbt --quick  # run a layout for a few minutes",),
+        examples=("ovs-lbt bench vmware_lbt --quick  # benchmark for a few minutes",),
         requested=False,
     ),
 )

@@ -386,7 +386,7 @@ METRIC_HELP = {
     "port_limit_bytes_per_second": "The highest rate at which the VM port can send on an uplink. The metric is absent if no limit is set.",
     "port_shaped_drops": "Frames from the VM port that were dropped because the VM port's queue at an uplink was full. The metric is absent while uplinks have no queues for VM ports.",
     "port_binding": "1 for the uplink that the VM port uses.",
-    "port_bound_timestamp_seconds": "Time when the VM port was bound to its current uplink, in seconds since the epoch. The label reason is the reason of the last move, the name of the policy that first placed the VM port, or the word restored.",
+    "port_bound_timestamp_seconds": "Time when the VM port was bound to its current uplink, in seconds since the epoch. The label reason is the reason for the last move, the name of the policy that first placed the VM port, or the word restored.",
     "rule_broken": "1 while the rule is broken. The metric has one sample for each rule of the VM port: allow, pin, reserve-mbps, affinity, anti-affinity or prefer.",
     "port_units": "Number of addresses behind the VM port, if each address is a separate unit (unit=source-mac).",
     "port_info": "The VM behind the port.",

@@ -427,7 +427,7 @@ class Bridge:
         """End the fallback when LACP is negotiated, and drop announcements planned for single members."""
         self.placing.planned.take_up()
         self.announcer.forget()
-        return [engine_commands.Report("info", f"{self.config.name}: LACP is negotiated again")]
+        return [engine_commands.Report("info", f"{self.config.name}: LACP works again")]
 
     # ---- the steps ---------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ class Row(NamedTuple):
 
 
 def rows(listed: str) -> Iterator[Row]:
-    """Return the rows of a list such as `_LIST`."""
+    """Parse the rows of a list like `_LIST`."""
     table = ""
     for line in listed.strip().splitlines():
         head, colon, words = line.partition(": ")
@@ -99,7 +99,7 @@ ROWS = tuple(rows(_LIST))
 
 
 def reported(row: BridgeRow, what: str) -> Iterator[str]:
-    """Report the settings of a bridge and its ports for which ovs-lbt does `what`."""
+    """Report settings of a bridge and its ports that are `what`, e.g. REFUSED."""
     bonds = tuple(port for port in row.ports if len(port.interfaces) > 1)
     records: dict[str, tuple[BridgeRow | PortRow, ...]] = {
         "Bridge": (row,),

@@ -27,7 +27,7 @@ def copy_of(row: BridgeRow) -> str:
 
 
 def copy_on(row: BridgeRow) -> str | None:
-    """Return the stored copy of a bridge's keys, empty without a copy; None without a local port."""
+    """Return the stored copy of a bridge's keys: empty if none; None if there is no local port."""
     own = (port.external_ids.get(KEYS_COPY, "") for port in row.ports if port.name == row.name)
     return next(own, None)
 

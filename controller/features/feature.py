@@ -127,7 +127,7 @@ class Schedule(Generic[T]):
         self._due += [(now_s + one_s, things) for one_s in after_s]
 
     def due_s(self) -> float:
-        """Return the time when the next set is due; infinity if nothing is scheduled."""
+        """Return when the next items are due; infinity if nothing is scheduled."""
         return min([at_s for at_s, _ in self._due]) if self._due else math.inf
 
     def take_due(self, now_s: float) -> frozenset[T]:

@@ -197,7 +197,7 @@ class Loads:
         return Load(sent.tx_bps, self.unit(ofport, window_s, ago_s).rx_bps)
 
     def address_unit(self, name: str, window_s: float | None, ago_s: float = 0.0) -> Load:
-        """Return the same as `unit` for an address unit, whose counter is late."""
+        """Return the same as `unit`, for an address unit (its counter lags)."""
         rates = self._address_units.get(name, UNREAD)
         if window_s is None:
             return rates.last_interval()

@@ -24,7 +24,7 @@ RARE = ("settling", "inbound_follow")
 # docs/metrics.md is generated from these texts.
 HELP = {
     **status.METRIC_HELP,
-    "decision_duration": "Time from decoded counters to the commands for the switch.",
+    "decision_duration": "Time from decoding counters to issuing switch commands.",
     "stats_poll_duration": "Time from the request for a switch's counters to the switch's last reply.",
     "settling": "Time from a policy's first move to balance load until the policy has no more moves to make.",
     "inbound_follow": "Time from a move on the switch until inbound traffic first arrives on the new uplink.",

@@ -63,13 +63,13 @@ L4 = 0
 class SideConnection:
     """A connection for a request in one version of OpenFlow. The constructor sends the hello message.
 
-    `version`: the number in headers. `protocol`: Open vSwitch's name of the version. `request`: a
+    `version`: the number in headers. `protocol`: the version's name in Open vSwitch. `request`: a
     description of the request for error messages.
 
     The constructor and all methods raise:
         Refused: the switch does not support the version, or answers with an error.
-        OSError: the connection failed, a read or write took longer than `TIMEOUT_S`, or a reply longer
-            than `ANSWER_TIMEOUT_S`.
+        OSError: the connection failed, a read or write took longer than `TIMEOUT_S`, or a reply took
+            longer than `ANSWER_TIMEOUT_S`.
     """
 
     def __init__(self, stream: BridgeSocket, version: int, protocol: str, request: str) -> None:

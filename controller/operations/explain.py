@@ -24,7 +24,7 @@ LABEL_WIDTH = 12
 # The number of addresses behind a VM port that are listed.
 NAMED = 5
 SECONDS_A_DAY = 86400
-# Why a VM port is on its uplink, keyed by the reason of its binding.
+# Why a VM port is on its uplink, keyed by the reason for its binding.
 BROUGHT = {
     bindings.RESTORED: "the VM port was on this uplink when the service started, and has not had to move since",
     Reason.THRESHOLD: "{source} was above the threshold, and this was the busiest VM port for which"
@@ -206,7 +206,7 @@ def _carries(account: Account) -> str:
 
 
 def _split(account: Account) -> dict[str, str]:
-    """Return the start time and the reason of a VM port's split; empty if the port is not split."""
+    """Return the start time and the reason for a VM port's split; empty if the port is not split."""
     if account.split_s is None:
         return {}
     why = "it was already split when the service started"
@@ -355,7 +355,7 @@ def _outlook(account: Account) -> tuple[str, str]:
             change = "the VM port must carry more traffic; other VM ports on this uplink are considered first"
         case Standing.NO_USE:
             text = f"{stays}, and a move would lower the load of the fullest uplink by less than 2% of capacity"
-            change = "loads must change, so that moving this VM port lowers the highest utilization"
+            change = "moving this VM port must lower the highest utilization by 2% or more"
         case Standing.NO_ROOM:
             expected = verdict.expected_ratio.items() if verdict else ()
             would = " and ".join(

@@ -109,7 +109,7 @@ def parse(lines: Iterable[str]) -> list[HostTrace]:
             _refuse(line, f"uplink_capacity_bps {row[5]} of {name}", expected)
         before_s = last_s.get(name, start_s)
         if start_s < before_s:
-            expected = f"{before_s:g} or later, the previous time of {name}"
+            expected = f"at least {before_s:g}, the previous time of {name}"
             _refuse(line, f"time_s {row[0]}", expected)
         if start_s > before_s + LONGEST_SAMPLE_S:
             expected = f"at most {LONGEST_SAMPLE_S:g} s after {before_s:g}"

@@ -1,4 +1,4 @@
-"""The bindings of units: each unit's home, its current uplink, and the time and reason of this choice."""
+"""The bindings of units: each unit's home, its current uplink, and the time of this choice and its reason."""
 
 from __future__ import annotations
 

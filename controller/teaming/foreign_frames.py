@@ -66,7 +66,7 @@ class ForeignFrames:
         return True
 
     def take_again(self, now_s: float) -> None:
-        """Accept frames of dropped kinds again once their time has expired."""
+        """Accept frames of dropped kinds again once their drop expires."""
         over = [kind for kind, until_s in self.dropped.items() if now_s >= until_s]
         for kind in over:
             del self.dropped[kind]

@@ -505,7 +505,7 @@ class _Team:
     # ---- the result -----------------------------------------------------------------------
 
     def leave_out(self, found_ratio: float, price_ratio: float) -> None:
-        """Move items back if their moves gain less than `price_ratio`, smallest first."""
+        """Move items back, smallest first, if moving gains less than `price_ratio`."""
         moved = [i for i, home in enumerate(self._homes) if self.at[i] != home]
         moved.sort(key=lambda i: (max(self._sizes[0][i], self._sizes[1][i]), i))
         most_ratio = found_ratio * (1.0 + max(LEAST_STEP_RATIO, LEFT_OUT_RATIO * bool(price_ratio)))

@@ -49,7 +49,7 @@ def test_hosts_come_in_any_order_and_each_in_its_own_time() -> None:
         ),
         (
             [HEAD, "60,h,a,1,2,100", "0,h,a,1,2,100"],
-            "line 3: time_s 0; expected 60 or later, the previous time of h",
+            "line 3: time_s 0; expected at least 60, the previous time of h",
         ),
         (
             [HEAD, "0,h,a,1,2,100", "0,h,a,1,2,100"],
