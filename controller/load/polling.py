@@ -137,10 +137,9 @@ class Polling:
         if self._asked_s is not None and 0.0 < now_s - self._asked_s < TIMEOUT_S:
             return None
         self._asked_s = now_s
-        if is_extra and now_s < min(self._units_due_s, self.buckets_due_s):
-            self.is_extra, self.with_units, self.with_behind = True, False, False
-            return ReadStats(bridge, False, False, False)
-        self.is_extra = False
-        self.with_units, buckets = self.take_turn(at_s, interval_s, hashed or behind)
+        self.is_extra = is_extra and now_s < min(self._units_due_s, self.buckets_due_s)
+        self.with_units = buckets = False
+        if not self.is_extra:
+            self.with_units, buckets = self.take_turn(at_s, interval_s, hashed or behind)
         self.with_behind = behind and buckets
-        return ReadStats(bridge, hashed and buckets, behind and buckets, self.with_units)
+        return ReadStats(bridge, hashed and buckets, self.with_behind, self.with_units)
