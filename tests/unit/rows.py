@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from controller.config.marks import Marks
-from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, Ovn, PortRow
+from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, Ovn, PortRow, Tunnel
 
 VMS = ("vnet0", "vnet1", "vnet2", "vnet3")
 
@@ -29,9 +30,9 @@ def ours(**keys: str) -> dict[str, str]:
 
 
 def interface(
-    name: str, ofport: int | None, ids: Mapping[str, str] | None = None, **columns: float
+    name: str, ofport: int | None, ids: Mapping[str, str] | None = None, **columns: Any
 ) -> InterfaceRow:
-    return InterfaceRow(name, ofport, columns.get("link_speed_bps"), ids or {})
+    return InterfaceRow(name, ofport, external_ids=ids or {}, **columns)
 
 
 def port(
@@ -41,10 +42,19 @@ def port(
     tag: int | None = None,
     vlan_mode: str | None = None,
     trunks: tuple[int, ...] = (),
+    **columns: Any,
 ) -> PortRow:
-    """A port with one interface of the same name."""
-    made = (interface(name, ofport, ids),)
+    """A port with one interface of the same name, which has these columns."""
+    made = (interface(name, ofport, ids, **columns),)
     return PortRow(name, made, tag, vlan_mode=vlan_mode, trunks=trunks)
+
+
+def patch(name: str, peer: str, **keys: str) -> PortRow:
+    return port(name, 20, ours(**keys), kind="patch", peer=peer)
+
+
+def tunnel(name: str, kind: str = "geneve", **ends: str | None) -> PortRow:
+    return port(name, 30, kind=kind, tunnel=Tunnel(**ends))
 
 
 def bond(*members: InterfaceRow, lacp: str | None = None) -> PortRow:
@@ -99,8 +109,8 @@ def host(
 def backed_up(**ids: str) -> BridgeRow:
     """An active-backup bond whose active member is eth2."""
     members = (
-        replace(interface("eth1", 1), mac="02:00:00:00:00:01"),
-        replace(interface("eth2", 2), mac="02:00:00:00:00:02"),
+        interface("eth1", 1, mac="02:00:00:00:00:01"),
+        interface("eth2", 2, mac="02:00:00:00:00:02"),
     )
     active = replace(bond(*members), active_mac="02:00:00:00:00:02")
     vms = (port("vnet0", 10), port("vnet1", 11))

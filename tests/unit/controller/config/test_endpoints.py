@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from controller.config.rows import BridgeRow, Endpoint, Ovn, PortRow, Tunnel
-from tests.unit.rows import marked, port
+from controller.config.rows import BridgeRow, Endpoint, Ovn, PortRow
+from tests.unit.rows import marked, port, tunnel
 
 ADDRESSES = {
     "br-ex": ("192.0.2.1", "2001:db8::1"),
     "tep1": ("192.0.2.2",),
     "eth9": ("198.51.100.9",),
 }
-
-
-def tunnel(name: str, kind: str = "geneve", **columns: str) -> PortRow:
-    made = port(name, 7)
-    of = replace(made.interfaces[0], kind=kind, tunnel=Tunnel(**columns))
-    return replace(made, interfaces=(of,))
 
 
 def integration(*ports: PortRow) -> BridgeRow:

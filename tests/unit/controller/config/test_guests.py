@@ -9,16 +9,12 @@ import pytest
 
 from controller.config.guests import VmNames
 from controller.config.reader import read_bridge
-from controller.config.rows import BridgeRow, Guest, InterfaceRow, PortRow
+from controller.config.rows import BridgeRow, Guest, PortRow
 from controller.config.values import VmPortConfig
-from tests.unit.rows import host, interface, marked, port, with_ids
+from tests.unit.rows import host, interface, marked, patch, port, with_ids
 
 NO_PINS: Mapping[str, str] = {}
 MAC, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"
-
-
-def patch(name: str, peer: str) -> PortRow:
-    return PortRow(name, (InterfaceRow(name, 20, kind="patch", peer=peer),))
 
 
 def vif(name: str, mac: str, **ids: str) -> PortRow:
@@ -92,6 +88,8 @@ def test_a_pin_by_uuid_and_address_is_one_of_the_interface() -> None:
         ("veth103i12", {}, "103", ("103", "103i12")),
         ("fwln102o0", {}, "102", ("102", "102i0")),
         ("tap101i0", {"iface-id": "i"}, "i", ("i",)),
+        ("vnet7", {"vm-uuid": "u", "iface-id": "i"}, "u", ("u", "i")),
+        ("vnet7", {"iface-id": ""}, None, ()),
         ("tap101i0", {"vm-id": "web"}, "web", ("web",)),
         ("tap3a5c1f2e-9b", {}, None, ()),
         ("tap99i0", {}, None, ()),

@@ -7,20 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from controller.config.marks import Marks
-from controller.config.rows import BridgeRow, InterfaceRow, Ovn, PortRow, Tunnel
-from tests.unit.rows import marked, ours, port
+from controller.config.rows import BridgeRow, Ovn, PortRow
+from tests.unit.rows import marked, ours, patch, port, tunnel
 
 OWN = {"br0": ("10.0.0.1", "2001:db8::1"), "br1": ("10.0.0.2", "2001:db8::2")}
 NO_ADDRESSES: Mapping[str, tuple[str, ...]] = {}
-
-
-def patch(name: str, peer: str) -> PortRow:
-    return PortRow(name, (InterfaceRow(name, 20, kind="patch", peer=peer),))
-
-
-def tunnel(name: str, local_ip: str, remote_ip: str | None = None) -> PortRow:
-    ends = Tunnel(local_ip, remote_ip=remote_ip)
-    return PortRow(name, (InterfaceRow(name, 30, kind="geneve", tunnel=ends),))
 
 
 def a_port(chance: random.Random, number: int, bridges: int) -> PortRow:
@@ -29,10 +20,11 @@ def a_port(chance: random.Random, number: int, bridges: int) -> PortRow:
             # Its peer may be on any bridge, on this one, or on none.
             return patch(f"p{number}", f"p{chance.randrange(4 * bridges)}")
         case 1:
-            return tunnel(f"t{number}", f"10.0.0.{chance.randrange(4)}")
+            return tunnel(f"t{number}", local_ip=f"10.0.0.{chance.randrange(4)}")
         case 2:
             own, peer = chance.randrange(4), chance.randrange(3)
-            return tunnel(f"t{number}", f"2001:db8::{own}", f"2001:db8::a:{peer}")
+            ends = {"local_ip": f"2001:db8::{own}", "remote_ip": f"2001:db8::a:{peer}"}
+            return tunnel(f"t{number}", **ends)
         case _:
             mac = f"02:00:00:00:00:{chance.randrange(16):02x}"
             return port(f"v{number}", 9, {"attached-mac": mac, "iface-id": f"i-{number}"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,6 @@ from controller.api.engine_commands import Write
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, PortRow
 from controller.config.values import BridgeConfig
-from controller.host.forwarding import flows
 from policies.model import MAX_UPLINKS
 from tests.said import says
 from tests.unit.fake_switch import done, refusal, world
@@ -20,20 +18,9 @@ from tests.unit.rows import bond, bridge, host, interface, ours, port, with_ids,
 UPLINKS, MAC = (port("eth1", 1), port("eth2", 2)), "02:00:00:00:00:02"
 
 
-def of_kind(made: PortRow, kind: str = "", driver: str | None = None, **columns: Any) -> PortRow:
-    """The same port, as one of a type, or with the driver of its device."""
-    (one,) = made.interfaces
-    return replace(made, interfaces=(replace(one, kind=kind, driver=driver, **columns),))
-
-
 def plain(*ports: PortRow, uplinks: str = "eth1,eth2") -> BridgeRow:
     ids = ours(policy="load-based", uplinks=uplinks)
     return bridge(*UPLINKS, *ports, ids=ids, fail_mode="secure")
-
-
-def with_mac(made: PortRow) -> PortRow:
-    """The same port, with an address."""
-    return of_kind(made, mac=MAC)
 
 
 def unattached(row: BridgeRow) -> BridgeRow:
@@ -178,14 +165,14 @@ def test_uplinks_that_become_a_bond_are_one() -> None:
 RENAMED = {
     "removed": (port("eth1", 1),),
     "not openable": (port("eth1", 1), port("eth2", -1)),
-    "same address": (port("eth1", 1), with_mac(port("eth2", 2))),
+    "same address": (port("eth1", 1), port("eth2", 2, mac=MAC)),
 }
 
 
 @pytest.mark.parametrize("case", RENAMED)
 def test_what_comes_while_an_uplink_is_gone_is_no_vm_port_until_somebody_says_so(case: str) -> None:
     """It may be that uplink under another name."""
-    new, vms = with_mac(port("ens2", 9)), (port("vnet0", 10), port("veth5", 11, ours(binding="x")))
+    new, vms = port("ens2", 9, mac=MAC), (port("vnet0", 10), port("veth5", 11, ours(binding="x")))
     ids = ours(policy="load-based", uplinks="eth1,eth2")
     row = bridge(*RENAMED[case], new, *vms, ids=ids, fail_mode="secure")
     config = after_restart(row, plain(*vms))
@@ -206,7 +193,8 @@ def test_what_comes_while_an_uplink_is_gone_is_no_vm_port_until_somebody_says_so
 def test_a_name_that_never_was_an_uplink_is_no_other_ports_old_name() -> None:
     row = with_ids(plain(port("vnet0", 10), port("veth5", 11)), uplinks="eth1,eth2,eth9")
     for config in (read_bridge(row), after_restart(row, plain(port("vnet0", 10)))):
-        assert (vm_ports(config), config.missing) == (["veth5", "vnet0"], ())
+        assert (teamed(config), config.missing) == (["eth1", "eth2"], ())
+        assert vm_ports(config) == ["veth5", "vnet0"]
 
 
 def test_a_pin_to_an_uplink_that_is_gone_is_in_nobodys_way() -> None:
@@ -226,7 +214,7 @@ def test_a_pin_to_an_uplink_that_is_gone_is_in_nobodys_way() -> None:
 
 def test_a_card_on_a_bond_that_is_no_member_is_no_vm_port() -> None:
     """NORMAL would join it with the bond."""
-    row = bridge(*ON_BOND.ports, of_kind(port("eth3", 3), driver="ixgbe"))
+    row = bridge(*ON_BOND.ports, port("eth3", 3, driver="ixgbe"))
     config = after_restart(row, ON_BOND)
     assert (vm_ports(config), config.missing) == (["vnet0"], ("eth3",))
     assert "ovs-vsctl del-port br0 eth3 -- add-bond-iface bond0 eth3" in told(config)[0]
@@ -264,15 +252,15 @@ OF_A_VM = {
     },
     "bound": (port("p3", 3, ours(binding="eth1")), "is a VM port, because it has ovs-lbt-binding"),
     "pinned": (port("p3", 3, ours(pin="eth1")), "is a VM port, because it has ovs-lbt-pin"),
-    "patch": (of_kind(port("p3", 3), "patch"), f"has type patch, {NOT_OUT}"),
-    "internal": (of_kind(port("p3", 3), "internal"), f"has type internal, {NOT_OUT}"),
+    "patch": (port("p3", 3, kind="patch"), f"has type patch, {NOT_OUT}"),
+    "internal": (port("p3", 3, kind="internal"), f"has type internal, {NOT_OUT}"),
     "vhost": (
-        of_kind(port("p3", 3), "dpdkvhostuserclient"),
+        port("p3", 3, kind="dpdkvhostuserclient"),
         f"has type dpdkvhostuserclient, {NOT_OUT}",
     ),
-    "tap": (of_kind(port("p3", 3), driver="tun"), "is a tap device, which is typical of a VM"),
+    "tap": (port("p3", 3, driver="tun"), "is a tap device, which is typical of a VM"),
     "representor": (
-        of_kind(port("eth3", 3), driver="mlx5e_rep", represents=True),
+        port("eth3", 3, driver="mlx5e_rep", represents=True),
         "is the representor of a VM's virtual function",
     ),
     "libvirt": (port("vnet2", 3), "has a name that libvirt uses for VM interfaces"),
@@ -281,21 +269,19 @@ OF_A_VM = {
 }
 # What operators have as uplinks, and Mininet, containers and laboratories.
 LEGITIMATE = {
-    "card": of_kind(port("eth3", 3), driver="ixgbe"),
-    "bond of the kernel's": of_kind(port("bond3", 3), driver="bonding"),
-    "VLAN": of_kind(port("eth3.20", 3), driver="802.1Q VLAN Support"),
-    "virtio": of_kind(port("ens4", 3), driver="virtio_net"),
-    "veth": of_kind(port("s1-eth3", 3), driver="veth"),
-    "port of a switchdev card": of_kind(port("eth3", 3), driver="mlx5_core"),
-    "representor by an operator's word": of_kind(
-        port("eth3", 3, ours(role="active")), represents=True
-    ),
-    "DPDK": of_kind(port("dpdk0", 3), "dpdk", "net_ixgbe"),
-    "tunnel": of_kind(port("vx0", 3), "vxlan"),
+    "card": port("eth3", 3, driver="ixgbe"),
+    "bond of the kernel's": port("bond3", 3, driver="bonding"),
+    "VLAN": port("eth3.20", 3, driver="802.1Q VLAN Support"),
+    "virtio": port("ens4", 3, driver="virtio_net"),
+    "veth": port("s1-eth3", 3, driver="veth"),
+    "port of a switchdev card": port("eth3", 3, driver="mlx5_core"),
+    "representor by an operator's word": port("eth3", 3, ours(role="active"), represents=True),
+    "DPDK": port("dpdk0", 3, kind="dpdk", driver="net_ixgbe"),
+    "tunnel": port("vx0", 3, kind="vxlan"),
     "driver not known yet": port("eth3", 3),
-    "card that was forgotten": of_kind(port("eth3", 3, ours(binding="eth1")), driver="ixgbe"),
-    "tap by an operator's word": of_kind(port("tap0", 3, ours(role="active")), driver="tun"),
-    "patch by an operator's word": of_kind(port("up0", 3, ours(role="active")), "patch"),
+    "card that was forgotten": port("eth3", 3, ours(binding="eth1"), driver="ixgbe"),
+    "tap by an operator's word": port("tap0", 3, ours(role="active"), driver="tun"),
+    "patch by an operator's word": port("up0", 3, ours(role="active"), kind="patch"),
 }
 
 
@@ -328,7 +314,7 @@ def test_what_operators_have_as_uplinks_is_taken(case: str) -> None:
 
 def test_what_comes_to_seem_a_vms_later_stays_an_uplink_while_the_service_runs() -> None:
     row = plain(port("p3", 3), uplinks="eth1,eth2,p3")
-    later = plain(of_kind(port("p3", 3), driver="tun"), uplinks="eth1,eth2,p3")
+    later = plain(port("p3", 3, driver="tun"), uplinks="eth1,eth2,p3")
     config = read_bridge(later, read_bridge(row))
     assert teamed(config) == ["eth1", "eth2", "p3"] and len(config.errors) == 1
 
@@ -365,7 +351,7 @@ def test_a_list_that_is_taken_away_leaves_the_team_as_it_is() -> None:
 
 
 FORGOTTEN = {
-    "card": (of_kind(port("eth3", 3), driver="ixgbe"), "a network card (ixgbe)"),
+    "card": (port("eth3", 3, driver="ixgbe"), "a network card (ixgbe)"),
     "in use": (port("eth3", 3), "an uplink to which VM ports are bound"),
     "role": (port("eth3", 3, ours(role="drained")), "an uplink with ovs-lbt-role"),
 }
@@ -417,12 +403,8 @@ def test_a_port_that_comes_to_a_bridge_without_uplinks_is_a_vm_port() -> None:
 
 
 def test_a_card_that_is_a_vm_port_already_stays_one() -> None:
-    row = plain(of_kind(port("eth3", 3, ours(binding="eth1")), driver="ixgbe"))
+    row = plain(port("eth3", 3, ours(binding="eth1"), driver="ixgbe"))
     assert vm_ports(read_bridge(row)) == ["eth3"]
-
-
-def test_a_rescue_cuts_off_what_carries_nothing() -> None:
-    assert any('in_port="eth3"' in line for line in flows(("eth2", "eth3")))
 
 
 def too_many(spare: int = 1) -> BridgeRow:

@@ -10,39 +10,32 @@ from dataclasses import replace
 import pytest
 
 from controller.config.reader import read_bridge
-from controller.config.rows import BridgeRow, InterfaceRow, PortRow
+from controller.config.rows import BridgeRow, PortRow
 from tests.said import says
 from tests.unit.fake_switch import done, refusal, world
-from tests.unit.rows import bond, bridge, ours, port, with_interface, without_us
+from tests.unit.rows import bond, bridge, host, interface, ours, port, with_interface, without_us
 
 KEYS = {"shares": "100", "reserve-mbps": "20", "limit-mbps": "50"}
 
 
-def one(name: str, ofport: int, kind: str = "", driver: str | None = None) -> InterfaceRow:
-    return InterfaceRow(name, ofport, kind=kind, driver=driver)
-
-
 def representor(name: str, ofport: int) -> PortRow:
     """The representor of a VF."""
-    made = InterfaceRow(name, ofport, driver="mlx5e_rep", represents=True)
-    return PortRow(name, (made,))
+    return port(name, ofport, driver="mlx5e_rep", represents=True)
 
 
 def switchdev(policy: str = "load-based", **columns: object) -> BridgeRow:
     """A host of SR-IOV in switchdev mode: a bond of a card's two ports, and representors of VFs."""
-    uplinks = bond(
-        one("enp1s0f0np0", 1, driver="mlx5_core"), one("enp1s0f1np1", 2, driver="mlx5_core")
-    )
+    cards = (interface(f"enp1s0f{n}np{n}", n + 1, driver="mlx5_core") for n in range(2))
     vfs = [representor(f"enp1s0f0npf0vf{n}", 10 + n) for n in range(2)]
-    row = bridge(uplinks, *vfs, port("vnet2", 12), ids=ours(policy=policy))
+    row = bridge(bond(*cards), *vfs, port("vnet2", 12), ids=ours(policy=policy))
     return replace(row, hw_offload=True, **columns)  # type: ignore[arg-type]
 
 
 def dpdk(**columns: object) -> BridgeRow:
     """A host of DPDK: two cards that the kernel does not have, and a VM behind vhost-user."""
-    uplinks = bond(one("dpdk0", 1, "dpdk", "net_mlx5"), one("dpdk1", 2, "dpdk", "net_mlx5"))
-    vm = PortRow("vhu0", (one("vhu0", 10, "dpdkvhostuserclient"),))
-    return replace(bridge(uplinks, vm), in_userspace=True, **columns)  # type: ignore[arg-type]
+    cards = (interface(f"dpdk{n}", n + 1, kind="dpdk", driver="net_mlx5") for n in range(2))
+    vm = port("vhu0", 10, kind="dpdkvhostuserclient")
+    return replace(bridge(bond(*cards), vm), in_userspace=True, **columns)  # type: ignore[arg-type]
 
 
 def told(row: BridgeRow) -> tuple[str, ...]:
@@ -50,7 +43,7 @@ def told(row: BridgeRow) -> tuple[str, ...]:
 
 
 def test_nothing_is_told_where_nothing_is_offloaded() -> None:
-    row = bridge(bond(one("eth1", 1), one("eth2", 2)), port("vnet0", 10))
+    row = host()
     assert told(row) == () and not read_bridge(row).offload.by_tc
 
 
@@ -97,12 +90,12 @@ def test_representors_without_offload_are_told() -> None:
 
 def test_many_ports_are_counted() -> None:
     vms = [representor(f"pf0vf{i}", 10 + i) for i in range(9)]
-    row = replace(bridge(bond(one("p0", 1), one("p1", 2)), *vms), hw_offload=True)
+    row = replace(bridge(*host(vms=()).ports, *vms), hw_offload=True)
     assert "representors pf0vf0, pf0vf1, pf0vf2, pf0vf3 and 5 more: " in " ".join(told(row))
 
 
 def test_the_userspace_datapath_offloads_to_dpdk_ports_only() -> None:
-    row = replace(bridge(bond(one("eth1", 1), one("eth2", 2))), hw_offload=True, in_userspace=True)
+    row = replace(host(vms=()), hw_offload=True, in_userspace=True)
     (text,) = told(row)
     assert text.endswith("offloads only to DPDK cards, which this bridge lacks")
     assert not read_bridge(row).offload.by_tc, "only tc counts without headers"
@@ -120,7 +113,7 @@ def test_of_dpdk_it_is_told_what_does_not_work() -> None:
 
 def veths(**columns: object) -> BridgeRow:
     """A host that was told to offload, and whose uplinks cannot."""
-    uplinks = [replace(one(f"eth{i}", i, driver="veth"), offloads=False) for i in (1, 2)]
+    uplinks = [interface(f"eth{i}", i, driver="veth", offloads=False) for i in (1, 2)]
     row = replace(bridge(bond(*uplinks), port("vnet0", 10), ids=ours(policy="dynamic")), **columns)  # type: ignore[arg-type]
     return replace(row, hw_offload=True)
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS
 from controller.config.kinds import CheckedHost
 from controller.config.reader import read_bridge
-from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.config.rows import PREFIX, BridgeRow, PortRow
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.config.vlans import TRUNK, access, port_vlans
+from controller.text.wording import one_line
 from policies.model import OFPORT_LOCAL, Role
 from tests.said import says
 from tests.unit.rows import bond, bridge, interface, ours, port, two_uplinks
@@ -65,7 +66,11 @@ GOOD: dict[str, tuple[str, object, str, object]] = {
         (CheckedHost("192.0.2.1", 0), CheckedHost("2001:db8::1", 20)),
     ),
 }
-NOT_NUMBERS = ("", " ", "nan", "inf", "-inf", "-1", "fast", "7e400", "0x10")
+# None of them is a number as people write it in a setting.
+NOT_NUMBERS = (
+    *("", " ", "nan", "inf", "-inf", "-1", "+60", "fast", "7e400", "0x10", "60%", "30s", "1G"),
+    *("٧٥", "７５", "1_0", " 75", "7,5", "60\n", "9" * 41),
+)
 BAD: dict[str, tuple[str, ...]] = {
     "policy": ("", "Load-Based", "round-robin"),
     "teaming": ("", "LACP", "bond"),
@@ -109,7 +114,7 @@ def test_a_bad_value_is_named_and_the_last_good_one_stays(key: str, text: str) -
     never_good = read_bridge(bad)
     assert getattr(never_good, field) == default
     assert messages(never_good) == [
-        f"Bridge br0 ovs-lbt-{key}: {text or NOTHING} is invalid; expected {expected}"
+        f"Bridge br0 ovs-lbt-{key}: {one_line(text) or NOTHING} is invalid; expected {expected}"
     ]
 
     once_good = read_bridge(on_a_bond(keyed(key, good)))
@@ -173,15 +178,6 @@ def test_two_bonds_leave_the_choice_to_the_operator() -> None:
     assert uplink_names(read_bridge(chosen)) == ["eth3", "eth4"]
 
 
-def test_an_uplink_that_is_not_on_the_bridge_is_named() -> None:
-    config = read_bridge(on_a_bond(ours(uplinks="eth1,eth2,eth7")))
-    assert uplink_names(config) == ["eth1", "eth2"]
-    (error,) = messages(config)
-    assert says(
-        error, "Bridge br0 ovs-lbt-uplinks: ", "br0", "eth7", "eth2", "ovs-vsctl list-ifaces br0"
-    )
-
-
 @pytest.mark.parametrize("text", BAD["uplinks"])
 def test_a_bad_list_of_uplinks_keeps_the_last_good_one(text: str) -> None:
     good = read_bridge(on_a_bond(ours(uplinks="eth2,eth1")))
@@ -206,32 +202,33 @@ def test_a_link_has_a_speed_besides_the_capacity_that_it_is_given() -> None:
     assert (told.capacity_bps, told.link_speed_bps) == (2.5e9, 25e9)
 
 
-def test_an_explicit_capacity_is_stronger_than_the_ports_qos() -> None:
-    limited = PortRow("eth1", (interface("eth1", 1),), qos_max_rate_bps=4e9)
-    ids = ours(policy="explicit", uplinks="eth1,eth2")
-    assert read_bridge(bridge(limited, port("eth2", 2), ids=ids)).uplinks[0].capacity_bps == 4e9
-    told = replace(limited, interfaces=(interface("eth1", 1, ours(capacity_mbps="1000")),))
-    assert read_bridge(bridge(told, port("eth2", 2), ids=ids)).uplinks[0].capacity_bps == 1e9
-
-
-def test_a_qos_of_zero_says_nothing_of_the_capacity() -> None:
-    limited = PortRow("eth1", (interface("eth1", 1),), qos_max_rate_bps=0.0)
+@pytest.mark.parametrize(
+    ("rate_bps", "keys", "capacity_bps"),
+    [(4e9, {}, 4e9), (4e9, {"capacity_mbps": "1000"}, 1e9), (0.0, {}, None)],
+    ids=["of the port's QoS", "the key is stronger", "a rate of zero says nothing"],
+)
+def test_the_capacity_of_an_uplink(
+    rate_bps: float, keys: dict[str, str], capacity_bps: float | None
+) -> None:
+    limited = replace(port("eth1", 1, ours(**keys)), qos_max_rate_bps=rate_bps)
     config = read_bridge(bridge(limited, port("eth2", 2), ids=ours(uplinks="eth1,eth2")))
-    assert [uplink.capacity_bps for uplink in config.uplinks] == [None, None]
+    assert [uplink.capacity_bps for uplink in config.uplinks] == [capacity_bps, None]
 
 
 # key: the interface that has it, what is read of it, its default, a good value and what that means
 OF_INTERFACES: dict[str, tuple[str, Callable[[BridgeConfig], object], object, str, object]] = {
-    "capacity-mbps": ("eth1", lambda c: c.uplinks[0].capacity_bps, None, "1000", 1e9),
+    "capacity-mbps": ("eth1", lambda c: c.uplinks[0].capacity_bps, None, "2500", 2.5e9),
     "role": ("eth1", lambda c: c.uplinks[0].role, Role.ACTIVE, "standby", Role.STANDBY),
     "pin": ("vnet0", lambda c: the_port(c).rules.pin, None, "eth2", "eth2"),
-    "exclude": ("vnet0", lambda c: the_port(c).excluded, False, "true", True),
+    "exclude": ("vnet0", lambda c: the_port(c).excluded, False, "on", True),
+    "shares": ("vnet0", lambda c: the_port(c).shares, None, "50", 50),
 }
 BAD_OF_INTERFACES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "capacity-mbps": (UPLINK_KEYS["capacity-mbps"].expected, ("0", "1e9", *NOT_NUMBERS)),
+    "capacity-mbps": ("a rate in Mbit/s from 0.001 to 10000000", ("0", "1e9", *NOT_NUMBERS)),
     "role": ("one of active, standby, unused, drained", ("backup",)),
     "pin": ("one of eth1, eth2", ("eth7", "vnet0", "eth1,eth2", "")),
     "exclude": ("one of on, off, true, false", ("", "yes", "1", "True")),
+    "shares": ("an integer from 1 to 100", ("5.5", "0", "101", *NOT_NUMBERS)),
 }
 
 
@@ -253,7 +250,8 @@ def test_a_bad_value_of_an_interface_is_named_and_the_last_good_one_stays(
     still = read(text, read(text, once_good))
     assert found(still) == meaning
     expected, _ = BAD_OF_INTERFACES[key]
-    message = f"Interface {name} ovs-lbt-{key}: {text or NOTHING} is invalid; expected {expected}"
+    shown = one_line(text) or NOTHING
+    message = f"Interface {name} ovs-lbt-{key}: {shown} is invalid; expected {expected}"
     assert messages(never_good) == messages(still) == [message]
 
 
@@ -309,12 +307,9 @@ def restricted(*vm_ports: PortRow) -> BridgeConfig:
     return read_bridge(bridge(eth1, eth2, *vm_ports, ids=ids))
 
 
-def test_a_vm_port_is_told_the_uplinks_that_carry_its_vlan() -> None:
+def test_a_vm_port_is_told_the_uplinks_that_carry_its_vlan_or_that_none_does() -> None:
     assert the_port(restricted(port("vnet0", 10, tag=10))).allowed is None
     assert the_port(restricted(port("vnet0", 10, tag=20))).allowed == frozenset({"eth2"})
-
-
-def test_a_vm_port_whose_vlan_no_uplink_carries_is_named() -> None:
     config = restricted(port("vnet0", 10, tag=30))
     assert the_port(config).allowed == frozenset()
     assert messages(config) == [
@@ -353,19 +348,6 @@ def test_a_vm_port_with_every_key() -> None:
     assert config.errors == ()
 
 
-@pytest.mark.parametrize(
-    ("ids", "name"),
-    [
-        ({"vm-id": "web", "vm-uuid": "u", "iface-id": "i"}, "web"),
-        ({"vm-uuid": "u", "iface-id": "i"}, "u"),
-        ({"iface-id": "i"}, "i"),
-        ({"iface-id": ""}, "vnet0"),
-    ],
-)
-def test_people_see_the_vms_name_where_there_is_one(ids: dict[str, str], name: str) -> None:
-    assert vm_port(ids)[0].vm == name
-
-
 @pytest.mark.parametrize("identity", ["vm-id", "vm-uuid", "iface-id"])
 def test_a_rule_for_a_vm_may_be_kept_on_the_bridge(identity: str) -> None:
     rules = keyed("vm-web-1-pin", "eth2") | keyed("vm-web-1-exclude", "true")
@@ -374,8 +356,8 @@ def test_a_rule_for_a_vm_may_be_kept_on_the_bridge(identity: str) -> None:
     assert config.errors == ()
 
 
-def test_an_interfaces_own_rules_win_also_when_they_say_false() -> None:
-    own = {"vm-id": "web", **ours(pin="eth1", exclude="false")}
+def test_an_interfaces_own_rules_win_also_when_they_say_off() -> None:
+    own = {"vm-id": "web", **ours(pin="eth1", exclude="off")}
     told, _ = vm_port(own, keyed("vm-web-pin", "eth2") | keyed("vm-web-exclude", "true"))
     assert (told.rules.pin, told.excluded) == ("eth1", False)
 
@@ -394,8 +376,8 @@ def test_the_unit_of_patch_ports_may_be_set_on_the_bridge(
     kind: str, by_bridge: str | None, own: str | None, unit: str
 ) -> None:
     keys = ours(policy="load-based", **({"patch_unit": by_bridge} if by_bridge else {}))
-    made = replace(interface("p", 10, ours(unit=own) if own else {}), kind=kind)
-    assert the_port(read_bridge(on_a_bond(keys, PortRow("p", (made,))))).unit == unit
+    made = port("p", 10, ours(unit=own) if own else {}, kind=kind)
+    assert the_port(read_bridge(on_a_bond(keys, made))).unit == unit
 
 
 def test_a_rule_for_a_vm_that_is_away_is_no_error() -> None:
@@ -413,14 +395,19 @@ def test_a_bad_rule_on_the_bridge_is_named_once_where_it_stands() -> None:
         assert messages(config) == [told]
 
 
-def test_an_unknown_rule_for_a_vm_is_named() -> None:
-    (error,) = vm_port({"vm-id": "web"}, keyed("vm-web-pni", "eth1"))[1].errors
-    assert (error.record, error.key) == ("Bridge br0", "ovs-lbt-vm-web-pni")
-
-
-def test_a_key_in_the_wrong_place_is_named() -> None:
-    (error,) = vm_port(ours(capacity_mbps="100"))[1].errors
-    assert (error.record, error.key) == ("Interface vnet0", "ovs-lbt-capacity-mbps")
+@pytest.mark.parametrize(
+    ("ids", "on_bridge", "record", "key"),
+    [
+        ({"vm-id": "web"}, keyed("vm-web-pni", "eth1"), "Bridge br0", "vm-web-pni"),
+        (ours(capacity_mbps="100"), {}, "Interface vnet0", "capacity-mbps"),
+    ],
+    ids=["an unknown rule for a VM", "a key in the wrong place"],
+)
+def test_a_key_that_means_nothing_is_named(
+    ids: dict[str, str], on_bridge: dict[str, str], record: str, key: str
+) -> None:
+    (error,) = vm_port(ids, on_bridge)[1].errors
+    assert (error.record, error.key) == (record, PREFIX + key)
 
 
 # ---- whatever stands there -------------------------------------------------------------
@@ -536,8 +523,7 @@ def test_to_reject_what_cannot_be_told_is_named() -> None:
 
 
 def test_the_hosts_own_address_is_its_own() -> None:
-    local = InterfaceRow("br0", 0xFFFE, mac="02:00:00:00:00:AB")
-    config = read_bridge(on_a_bond({}, PortRow("br0", (local,))))
+    config = read_bridge(on_a_bond({}, port("br0", OFPORT_LOCAL, mac="02:00:00:00:00:AB")))
     assert config.vm_ports[0].attached_macs == ("02:00:00:00:00:ab",)
     assert config.vm_ports[0].forges
 

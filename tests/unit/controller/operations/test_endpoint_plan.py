@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
-from controller.config.rows import BridgeRow, InterfaceRow, Ovn, PortRow, Tunnel
+from controller.config.rows import BridgeRow, Ovn, PortRow
 from controller.operations import endpoint_plan
 from controller.operations.endpoint_plan import Host
 from controller.text.show_view import JsonObject
 from controller.text.wording import Refused
 from tests.said import says
-from tests.unit.rows import bridge, host, interface, marked, ours, port
+from tests.unit.rows import bridge, host, interface, marked, ours, port, tunnel
 
 ADDRESSES = {"vnet0": ("192.0.2.1",), "vnet1": ("192.0.2.2", "fd00::2")}
 OVN = Ovn(("192.0.2.1", "192.0.2.2"))
@@ -29,13 +28,8 @@ def vif(name: str, encap_ip: str = "") -> PortRow:
     return port(name, 9, ids)
 
 
-def tunnel(name: str, local_ip: str | None) -> PortRow:
-    made = InterfaceRow(name, 8, kind="geneve", tunnel=Tunnel(local_ip))
-    return PortRow(name, (made,))
-
-
 def integration(*ports: PortRow) -> BridgeRow:
-    tunnels = tunnel("g1", "192.0.2.1"), tunnel("g2", "192.0.2.2")
+    tunnels = tunnel("g1", local_ip="192.0.2.1"), tunnel("g2", local_ip="192.0.2.2")
     return BridgeRow("br-int", (*tunnels, *ports))
 
 
@@ -111,7 +105,7 @@ def test_tunnels_of_others_are_theirs_to_change() -> None:
 
 def by_receiver(tunnels_say: bool, in_userspace: bool) -> Host:
     """Two VMs that receive are on one endpoint, where OVN's tunnels have a `local_ip` or none."""
-    own = (tunnel("g1", OVN.addresses[0] if tunnels_say else None),)
+    own = (tunnel("g1", local_ip=OVN.addresses[0] if tunnels_say else None),)
     guests = vif("a1", "192.0.2.1"), vif("a2", "192.0.2.1"), vif("b1", "192.0.2.2")
     rows = [below(), BridgeRow("br-int", (*own, *guests), in_userspace=in_userspace)]
     return endpoint_plan.survey(rows, OVN, marked(rows, OVN, ADDRESSES).endpoints)
@@ -167,7 +161,7 @@ def test_what_was_not_counted_all_the_time_has_no_load(
 
 
 def test_an_endpoint_can_carry_its_part_of_the_uplinks() -> None:
-    members = tuple(replace(interface(f"eth{n}", n), link_speed_bps=1e8) for n in (1, 2))
+    members = tuple(interface(f"eth{n}", n, link_speed_bps=1e8) for n in (1, 2))
     ports = [PortRow("bond0", members), port("vnet0", 10), port("vnet1", 11)]
     row = bridge(*ports, ids=ours(policy="load-based"))
     found = survey(vif("a1"), attached=row)
