@@ -32,44 +32,31 @@ from tests.said import says
 )
 def test_a_rate_that_is_no_number_is_none(text: str, rate_bps: float | None) -> None:
     qos = SimpleNamespace(other_config={"max-rate": text})
-    row = _port("eth1", qos=[qos])
+    row = _row("Port", "eth1", qos=[qos])
     assert records._port(row).qos_max_rate_bps == rate_bps
 
 
-def _row(uuid: str, **columns: Any) -> SimpleNamespace:
-    return SimpleNamespace(uuid=uuid, name=uuid, **columns)
+# Columns that have a value in every row. A delay of 0 is none.
+FILLED = {
+    **dict.fromkeys(("stp_enable", "rstp_enable", "mcast_snooping_enable", "protected"), False),
+    "bond_updelay": 0,
+    "bond_downdelay": 0,
+    "type": "",
+    "datapath_type": "netdev",
+}
 
 
-PORT_LISTS = "interfaces", "qos", "tag", "lacp", "bond_mode", "vlan_mode", "trunks"
-PORT_MAPS = "other_config", "external_ids", "status", "rstp_status"
-# Without a delay, a number counts as a flag that is not set.
-PORT_FLAGS = "protected", "bond_updelay", "bond_downdelay"
-INTERFACE_LISTS = "link_speed", "mtu", "mac_in_use", "lacp_current", "cfm_mpid"
-INTERFACE_MAPS = "external_ids", "other_config", "bfd", "status", "options"
-BRIDGE_LISTS = "fail_mode", "flood_vlans", "mirrors", "controller", "protocols", "datapath_id"
-BRIDGE_MAPS = "external_ids", "other_config", "flow_tables"
-BRIDGE_FLAGS = "stp_enable", "rstp_enable", "mcast_snooping_enable"
-
-
-def _unset(
-    lists: tuple[str, ...], maps: tuple[str, ...], flags: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    """Columns of which nothing is set."""
-    return {n: [] for n in lists} | {n: {} for n in maps} | dict.fromkeys(flags, False)
-
-
-def _port(uuid: str, **columns: Any) -> SimpleNamespace:
-    """A port of which nothing is set but these columns."""
-    return _row(uuid, **_unset((*PORT_LISTS, "bond_active_slave"), PORT_MAPS, PORT_FLAGS) | columns)
+def _row(table: str, uuid: str, **columns: Any) -> SimpleNamespace:
+    """A row of which nothing is set but these columns, and which is called after its ID."""
+    names = records.COLUMNS[table].split()
+    unset: dict[str, Any] = {n: {} if records.KIND_OF.get(n) == "map" else [] for n in names}
+    return SimpleNamespace(**unset | FILLED | {"uuid": uuid, "name": uuid} | columns)
 
 
 def _replica(name: str) -> SimpleNamespace:
     """A bridge with one port of one interface, whose rows are called after it."""
-    unset = _unset(INTERFACE_LISTS, INTERFACE_MAPS)
-    interface = _row(f"{name}-interface", ofport=[1], type="", **unset)
-    ports = [_port(f"{name}-port", interfaces=[interface])]
-    unset = _unset(BRIDGE_LISTS, BRIDGE_MAPS, BRIDGE_FLAGS)
-    return _row(name, ports=ports, datapath_type="netdev", **unset)
+    interface = _row("Interface", f"{name}-interface", ofport=[1])
+    return _row("Bridge", name, ports=[_row("Port", f"{name}-port", interfaces=[interface])])
 
 
 @pytest.mark.parametrize(
@@ -112,6 +99,14 @@ def test_bridges_and_ports_come_and_go() -> None:
     assert left.name == "br1"
 
 
+@pytest.mark.parametrize(("written", "version"), [([["3.5.0"]], "3.5.0"), ([[]], None), ([], None)])
+def test_the_version_is_what_ovs_ctl_has_written(
+    written: list[list[str]], version: str | None
+) -> None:
+    rows = [_row("Open_vSwitch", "the one", ovs_version=one) for one in written]
+    assert records.root(rows)[1].ovs_version == version
+
+
 # ---- other_config -------------------------------------------------------------------------------
 
 
@@ -148,7 +143,7 @@ def test_controllers_for_which_open_vswitch_has_flows_of_its_own(
 ) -> None:
     row = _replica("br0")
     row.other_config = other_config
-    controller = _row("c", target=target, connection_mode=mode, is_connected=False)
+    controller = _row("Controller", "c", target=target, connection_mode=mode, is_connected=False)
     row.controller = [controller]
     read = records._bridge(row)
     assert (read.in_band, read.unanswered) == found
