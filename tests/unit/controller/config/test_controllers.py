@@ -12,6 +12,7 @@ from controller.bridge.installation import AUDIT_INTERVAL_S, FLUSHED_WITHIN_S
 from controller.config import controllers
 from controller.config.rows import PREFIX, BridgeRow, MirrorRow
 from tests.said import says
+from tests.unit.controller.engine.told import desired, shown
 from tests.unit.fake_switch import World, done, reports, world
 from tests.unit.rows import bridge, host, ours, plain_uplinks, port, without_us
 
@@ -63,7 +64,7 @@ def test_what_a_change_flushes_is_read_again_at_once_and_installed(
         switch = here.switches["br0"]
         switch.flows.clear()
         here.run_for(0.2)
-        assert switch.installed == here.engine.fleet.bridges["br0"].installation.desired()
+        assert switch.installed == desired(here)
         here.run_for(FLUSHED_WITHIN_S)
         many = readings(here)
         here.run_for(AUDIT_INTERVAL_S - 1)
@@ -105,7 +106,7 @@ def test_flows_that_somebody_deletes_are_installed_again_with_the_next_poll() ->
     switch = here.switches["br0"]
     switch.flows.clear()
     here.run_for(here.engine.fleet.bridges["br0"].config.poll_interval_s + 0.1)
-    assert switch.installed == here.engine.fleet.bridges["br0"].installation.desired()
+    assert switch.installed == desired(here)
     assert readings(here) == 1
 
 
@@ -134,8 +135,7 @@ def test_one_that_was_secure_before_attach_is_the_operator_s_and_told() -> None:
     here = attached("secure")
     change(here, fail_mode=None)
     assert here.rows["br0"].fail_mode is None
-    (shown,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
-    (told,) = shown["not_done"]
+    (told,) = shown(here)["not_done"]
     assert says(told, "Bridge br0 fail_mode: standalone", "secure", "loop")
 
 
@@ -192,8 +192,7 @@ def test_an_attached_bridge_tells_it_and_keeps_what_it_has() -> None:
     here = world(host()).start()
     change(here, protocols=("OpenFlow10",))
     here.disconnect()
-    (shown,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
-    (told,) = shown["not_done"]
+    (told,) = shown(here)["not_done"]
     assert says(told, "Bridge br0 protocols: OpenFlow10", "OpenFlow13")
     findings = json.loads(done(here.ask("check", "br0", "--json")))["findings"]
     (away,) = (one for one in findings if one["check"] == "not-connected")
@@ -202,5 +201,4 @@ def test_an_attached_bridge_tells_it_and_keeps_what_it_has() -> None:
     )
     change(here, protocols=())
     here.connect()
-    (shown,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
-    assert shown["connected"] and shown["not_done"] == []
+    assert shown(here)["connected"] and shown(here)["not_done"] == []

@@ -39,7 +39,7 @@ def shown(here: World, bridge: str = "br0") -> dict[str, Any]:
     return found
 
 
-def explained(here: World, port: str) -> dict[str, Any]:
+def explained(here: World, port: str = "vnet0") -> dict[str, Any]:
     """A VM port as `explain --json` has it."""
     return json.loads(done(here.ask("explain", port, "--json")))
 

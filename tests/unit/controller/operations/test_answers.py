@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from controller.text import show_view
 from tests.said import says
+from tests.unit.controller.engine.told import shown
 from tests.unit.fake_switch import World, done, world
 from tests.unit.rows import host, port, with_interface
 
@@ -22,9 +22,9 @@ def here() -> World:
 
 
 def why(here: World, name: str) -> str:
-    (shown,) = json.loads(done(here.ask("show", "--json")))["bridges"]
-    (port,) = (port for port in shown["ports"] if port["name"] == name)
-    return show_view.why(port, shown["policy"])
+    bridge = shown(here)
+    (port,) = (port for port in bridge["ports"] if port["name"] == name)
+    return show_view.why(port, bridge["policy"])
 
 
 def test_a_move_says_from_where_to_where(here: World) -> None:

@@ -24,6 +24,12 @@ from tests.unit.rows import (
 BARE = without_us(host())
 KEEP = "unless confirmed: ovs-lbt confirm br0"
 NO_FLOWS = "would remove all ovs-lbt flows and groups from bridge br0"
+ROLLED_BACK = f"would roll this back after 60 s, {KEEP}"
+DETACHED = [
+    "would remove policy, team, threshold from bridge br0",
+    "would remove binding from interfaces vnet0, vnet1, vnet2, 1 more",
+    NO_FLOWS,
+]
 DRAINED = ["would move vnet0: eth1 -> eth2 (drain)", "would move vnet2: eth1 -> eth2 (drain)"]
 PLAIN = plain_uplinks("standalone")
 PLAIN_ATTACHED = 'policy=explicit, uplinks=eth1,eth2, connection-hash=auto, before={"fail_mode"'
@@ -50,20 +56,11 @@ SAID = {
     "set interface eth1 role=standby": ["would set role=standby on interface eth1", *DRAINED],
     "set bridge br0 window-s=7 --rollback-after 60": [
         "would set window-s=7 on bridge br0",
-        f"would roll this back after 60 s, {KEEP}",
+        ROLLED_BACK,
     ],
     "unset bridge br0 threshold": ["would remove threshold from bridge br0"],
-    "detach br0": [
-        "would remove policy, team, threshold from bridge br0",
-        "would remove binding from interfaces vnet0, vnet1, vnet2, 1 more",
-        NO_FLOWS,
-    ],
-    "detach br0 --rollback-after 60": [
-        "would remove policy, team, threshold from bridge br0",
-        "would remove binding from interfaces vnet0, vnet1, vnet2, 1 more",
-        NO_FLOWS,
-        f"would roll this back after 60 s, {KEEP}",
-    ],
+    "detach br0": DETACHED,
+    "detach br0 --rollback-after 60": [*DETACHED, ROLLED_BACK],
 }
 
 
@@ -154,7 +151,7 @@ def test_a_change_that_waits_is_confirmed_or_rolled_back() -> None:
             "attach br0 --rollback-after 60",
             [
                 "would set policy=load-based, connection-hash=auto on bridge br0",
-                f"would roll this back after 60 s, {KEEP}",
+                ROLLED_BACK,
                 "note: br0: can be attached: load-based over eth1, eth2, 4 VM ports",
             ],
         ),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.api.events import UNSUPPORTED, PortCounters, PortStatsRead
-from controller.operations import answers
 from controller.text import show_view
 from controller.text.drawing import Look, Style, clean, plain, width_of
-from tests.unit.fake_switch import done, world
+from tests.unit.controller.engine.told import shown
+from tests.unit.fake_switch import world
 from tests.unit.rows import host
 from tests.unit.show_json import JsonObject, br0, bridge, port, uplink
 
@@ -76,21 +74,13 @@ def test_without_a_bridge_there_is_a_hint() -> None:
     assert drawn([]) == "no bridge is attached; attach one with: ovs-lbt attach BRIDGE"
 
 
-def test_the_service_says_the_same_as_the_command() -> None:
-    here = world(host()).start()
-    statuses = here.engine.fleet.status()
-    assert answers.shown(statuses, False) == done(here.ask("show"))
-    assert "eth1" in answers.shown(statuses, False)
-
-
 def test_packets_are_told_as_the_vm_sees_them() -> None:
     """What the switch sends out of a VM port is what the VM receives."""
     here = world(host()).start()
     names = ("tx_packets", "rx_packets", "tx_dropped_packets", "rx_dropped_packets")
 
     def told() -> list[JsonObject]:
-        (shown,) = json.loads(done(here.ask("show", "--json")))["bridges"]
-        return [port for port in shown["ports"] if port["name"] == "vnet0"]
+        return [port for port in shown(here)["ports"] if port["name"] == "vnet0"]
 
     counters = PortCounters(10, 1.0, 0, 0, 3, 4, tx_packets=50, rx_packets=60)
     here.say(PortStatsRead("br0", (counters,)))
