@@ -21,9 +21,8 @@ from controller.replay.host import Host, Options
 from controller.replay.switch import Mix
 from controller.replay.trace import HostTrace
 from policies.model import Load
-from tests.unit.controller.replay.plain import without_shortcuts
 from tests.unit.controller.replay.test_skipping import CAPACITY_BPS, hot_trace
-from tests.unit.controller.replay.witness import Witness
+from tests.unit.controller.replay.witness import Witness, without_shortcuts
 
 Happening = Callable[[Host], Event]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -278,60 +276,3 @@ def test_the_command_tells_people_in_80_columns(capsys: pytest.CaptureFixture[st
     out, err = capsys.readouterr()
     assert "originating-port        14.82    12.12" in out
     assert max(map(len, out.splitlines())) <= 80 and err == ""
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "told"),
-    [
-        (["nowhere.csv", "--policy", "slb"], 1, "No such file"),
-        ([__file__, "--policy", "slb"], 1, "line 1: "),
-        ([str(EXAMPLE), "--policy", "ip-hash"], 1, "; expected teaming lacp or static"),
-        ([str(EXAMPLE)], 2, "--policy"),
-        (["--policy", "slb"], 2, "expected either TRACE or --prometheus URL"),
-        (["--policy", "slb", "--prometheus", "http://x"], 2, "--prometheus URL and --bridge B"),
-        (
-            [str(EXAMPLE), "--policy", "slb", "--since", "1y"],
-            2,
-            "1y is invalid; expected for example 90m",
-        ),
-        (
-            ["--policy", "slb", "--prometheus", "x", "--bridge", "b"],
-            1,
-            "x is invalid; expected http://HOST:PORT",
-        ),
-        ([str(EXAMPLE), "--policy", "best"], 2, "invalid choice: 'best'"),
-        (
-            [str(EXAMPLE), "--policy", "slb", "--uplinks", "1"],
-            2,
-            "1 is invalid; expected a whole number from 2",
-        ),
-        (
-            [str(EXAMPLE), "--policy", "slb", "--set", "mode=observe"],
-            2,
-            "mode is invalid; expected one of threshold",
-        ),
-        (
-            [str(EXAMPLE), "--policy", "slb", "--set", "window-s=0"],
-            2,
-            "window-s: 0 is invalid; expected a number of seconds",
-        ),
-    ],
-)
-def test_the_command_refuses(
-    words: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    try:
-        found = cli.main(["replay", "--processes", "1", *words])
-    except SystemExit as ended:
-        found = int(str(ended.code))
-    out, err = capsys.readouterr()
-    assert (found, out) == (status, "") and told in err
-
-
-@pytest.mark.slow
-def test_the_service_loads_none_of_it() -> None:
-    code = (
-        "import sys, controller.cli, controller.service\n"
-        "assert not [m for m in sys.modules if m.startswith('controller.replay')]"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

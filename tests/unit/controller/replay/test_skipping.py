@@ -16,8 +16,7 @@ from controller.replay.skipping import Readings
 from controller.replay.switch import Mix
 from controller.replay.trace import HostTrace
 from policies.model import Load
-from tests.unit.controller.replay.plain import without_shortcuts
-from tests.unit.controller.replay.witness import Witness
+from tests.unit.controller.replay.witness import Witness, without_shortcuts
 
 CAPACITY_BPS = 100e6
 

@@ -1,13 +1,24 @@
-"""A replayed host that notes what is decided, to compare replays decision by decision."""
+"""A replayed host that notes what is decided, and an engine that decides it from the beginning.
+
+Decisions are compared one by one: they must not depend on what is remembered of the last one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from controller.api.engine_commands import Apply, Command, ReadStats, Record
 from controller.api.history import Happened
+from controller.load.reused import Reused
+from controller.load.team_view import TeamView
 from controller.replay.host import Host, Options
 from controller.replay.trace import HostTrace
+from policies import gain
+from policies.damping import Damping
 
 
 class Witness(Host):
@@ -29,3 +40,18 @@ class Witness(Host):
                 # What uplinks carried is told as a mean over seconds of which the switch counted a part.
                 self.decided.append((at_s, entry.moves))
         super()._carry_out(command)
+
+
+def _in_cooldown(damping: Damping, now_s: float) -> frozenset[str]:
+    return frozenset(u for u in damping._moves if now_s < damping.until_s(u, now_s))
+
+
+@contextmanager
+def without_shortcuts() -> Iterator[None]:
+    """While this is open, no engine reuses units, teams, plans or decisions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TeamView, "shows_same", lambda _self, _other: False)
+        patch.setattr(gain, "may_help_now", lambda *_judged: True)
+        patch.setattr(Reused, "reuse", lambda _self, _use, _unit, make, parts: make(*parts))
+        patch.setattr(Damping, "in_cooldown", _in_cooldown)
+        yield
