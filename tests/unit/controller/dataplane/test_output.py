@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from controller.config.vlans import TRUNK, PortVlans
-from controller.dataplane.output import first_live
 from controller.dataplane.pipeline import build
-from controller.dataplane.specs import Output, Pipeline
 from controller.dataplane.tables import VLAN_PRESENT, Register, Table
 from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
 from tests.unit.controller.dataplane.teams import UPLINKS, VLANS, WAYS
-from tests.unit.forwarding import frame, through_group, through_table
+from tests.unit.forwarding import frame, through_table
 
 # Nothing is sent here to an uplink that carries every VLAN: see `leave_by`.
 PORTS = [(10, vlans) for vlans in WAYS] + [(UPLINKS[0], vlans) for vlans in WAYS if vlans != TRUNK]
@@ -30,17 +28,3 @@ def test_a_port_gets_frames_of_its_vlans_with_the_tag_that_it_wants(
         out = through_table(installed, Table.PORT_OUT, frame(vlan_vid=tag, **registers), set())
         expected = [(ofport, vlans.tag_out(vlan))] if vlan in vlans.carried else []
         assert [(c.port, c.frame["vlan_vid"] & ~VLAN_PRESENT) for c in out] == expected
-
-
-def test_the_first_live_uplink_carries_the_frame_and_none_if_none_is_live() -> None:
-    group = first_live(1, [(OfPort(n), (Output(n),)) for n in (3, 1, 2)])
-    installed = Pipeline({}, {1: group})
-    for alive, expected in (({1, 2, 3}, [3]), ({1, 2}, [1]), ({2}, [2]), (set(), [])):
-        assert [copy.port for copy in through_group(installed, 1, frame(), alive)] == expected
-
-
-def test_an_uplink_without_actions_drops_for_those_behind_it() -> None:
-    group = first_live(1, [(OfPort(1), ()), (OfPort(2), (Output(9),))])
-    installed = Pipeline({}, {1: group})
-    assert through_group(installed, 1, frame(), {1, 2}) == []
-    assert [copy.port for copy in through_group(installed, 1, frame(), {2})] == [9]

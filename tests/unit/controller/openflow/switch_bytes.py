@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
-
-from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from controller.api.engine_commands import Apply
 from controller.config.vlans import access, port_vlans
@@ -19,9 +17,8 @@ from controller.openflow.framework import ofproto, parser, serialized, unread
 from controller.openflow.messages import Asked
 from policies.classifiers import Classifier
 from policies.model import OFPORT_LOCAL, OfPort
+from tests.unit.fuzz.session import DATAPATH, HEADER, message, split
 
-DATAPATH: Any = ProtocolDesc(version=4)
-HEADER = struct.Struct("!BBHI")
 FLOW_STATS = struct.Struct("!HBxIIHHHH4xQQQ")  # 48 bytes
 PORT_STATS = struct.Struct("!I4xQQQQQQQQQQQQII")
 MAC = "52:54:00:00:00:01"
@@ -50,13 +47,6 @@ TEAM = Team(
 PIPELINE = pipeline.build(TEAM)
 
 
-def split(data: bytes) -> Iterator[bytes]:
-    while data:
-        length = HEADER.unpack_from(data)[2]
-        yield data[:length]
-        data = data[length:]
-
-
 def parse(data: bytes) -> Any:
     version, kind, length, xid = HEADER.unpack_from(data)
     return parser.msg_parser(DATAPATH, version, kind, length, xid, data)
@@ -74,9 +64,12 @@ def wrapped(changes: Changes) -> list[bytes]:
 
 def reply(asked: int, kind: int, entries: Iterable[bytes], more: bool = False) -> Any:
     """A multipart reply as the framework hands it to us."""
+    return unread(DATAPATH, asked, multipart(asked, kind, entries, more))
+
+
+def multipart(asked: int, kind: int, entries: Iterable[bytes], more: bool = False) -> bytes:
     body = struct.pack("!HH4x", kind, ofproto.OFPMPF_REPLY_MORE if more else 0) + b"".join(entries)
-    header = HEADER.pack(4, ofproto.OFPT_MULTIPART_REPLY, HEADER.size + len(body), asked)
-    return unread(DATAPATH, asked, header + body)
+    return message(ofproto.OFPT_MULTIPART_REPLY, asked, body)
 
 
 def flow_stats(
@@ -118,7 +111,7 @@ def read_back_group(group: GroupSpec) -> GroupSpec:
 
 def error(xid: int) -> Any:
     body = struct.pack("!HH", ofproto.OFPET_GROUP_MOD_FAILED, ofproto.OFPGMFC_OUT_OF_GROUPS)
-    return parse(HEADER.pack(4, ofproto.OFPT_ERROR, 12 + 8, xid) + body + bytes(8))
+    return parse(message(ofproto.OFPT_ERROR, xid, body + bytes(8)))
 
 
 def port_stats(number: int, rx: int = 0, tx: int = 0, age_s: float = 0, drops: int = 0) -> bytes:

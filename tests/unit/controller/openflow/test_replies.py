@@ -100,17 +100,6 @@ def test_what_uplinks_flood_is_counted_for_each() -> None:
     assert all(read.flooded.values())
 
 
-def test_port_counters_also_of_local() -> None:
-    entries = [port_stats(1, rx=7, tx=2**63, age_s=12.5, drops=3), port_stats(0xFFFFFFFE, tx=9)]
-    read = as_told(Replies(), Asked.PORTS, entries)
-    assert isinstance(read, PortStatsRead)
-    eth1, local = read.ports
-    assert (eth1.ofport, eth1.clock_s, eth1.tx_bytes, eth1.rx_bytes) == (1, 12.5, 2**63, 7)
-    assert (eth1.rx_dropped, eth1.tx_dropped) == (3, 4)
-    assert (eth1.rx_packets, eth1.tx_packets) == (3, 2**62)
-    assert (local.ofport, local.tx_bytes) == (OFPORT_LOCAL, 9)
-
-
 def test_a_reply_in_parts_is_one_answer() -> None:
     replies, kind = Replies(), ofproto.OFPMP_PORT_STATS
     for number in (1, 2):
