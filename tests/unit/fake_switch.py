@@ -6,9 +6,10 @@ live uplink of their installed binding group. Time passes only in `run_until`.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from controller.api.engine_commands import (
     AddSelectGroup,
@@ -60,12 +61,16 @@ from controller.api.events import (
     UnitCountersRead,
     Written,
 )
+from controller.api.status import BridgeStatus, PortStatus
+from controller.bridge.bridge import Bridge
 from controller.config.rows import BridgeRow, InterfaceRow, PortRow
 from controller.dataplane import htb, specs, tables
 from controller.dataplane.drops import Dropped
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, Output, Pipeline, SetField
 from controller.engine import Engine
+from policies.classifiers import BUCKETS
+from tests.unit.rows import with_ids, with_interface
 
 # Bundles until everything is in place over a bond: the second when NORMAL's flags are set.
 PLACED = 2
@@ -84,6 +89,15 @@ ETHERNET_BYTES = 14
 FIRST_VM_PORT = 10
 
 
+def _counts() -> dict[Any, float]:
+    return defaultdict(float)
+
+
+def bucket_of(mac: str) -> int:
+    """The bucket of an address whose VM has one connection, of any hash."""
+    return int(mac.replace(":", ""), 16) * 89 % BUCKETS
+
+
 @dataclass
 class FakeSwitch:
     """One bridge of a switch, with what is installed on it and what its ports counted."""
@@ -99,7 +113,7 @@ class FakeSwitch:
     # What is sent to VM ports, and by which uplink the upstream switch sends it, by ofport.
     inbound_bps: dict[int, Rate] = field(default_factory=dict)
     comes_by: dict[int, int] = field(default_factory=dict)
-    inbound_bytes: dict[tuple[int, int], float] = field(default_factory=dict)
+    inbound_bytes: dict[tuple[int, int], float] = field(default_factory=_counts)
     learned: Sequence[tuple[int, str, int]] = ()
     from_normal: tuple[tuple[int, str, int | None], ...] = ()
     elsewhere: tuple[tuple[str, int], ...] = ()
@@ -116,9 +130,9 @@ class FakeSwitch:
     refuse_next: str | None = None
     holds_answers: bool = False
     held: deque[Event] = field(default_factory=deque)
-    sent_bytes: dict[int, float] = field(default_factory=dict)
-    sent_by_bucket: dict[tuple[int, int], float] = field(default_factory=dict)
-    sent_by_address: dict[Address, float] = field(default_factory=dict)
+    sent_bytes: dict[int, float] = field(default_factory=_counts)
+    sent_by_bucket: dict[tuple[int, int], float] = field(default_factory=_counts)
+    sent_by_address: dict[Address, float] = field(default_factory=_counts)
     # What was sent by buckets comes from VM ports, too: flows of the first of them count it.
     hashed_bytes: float = 0.0
     # The size of all frames, if tc forwards them: it counts a frame without its Ethernet header.
@@ -185,7 +199,7 @@ class FakeSwitch:
 
     @property
     def installed(self) -> Pipeline:
-        return Pipeline(self.flows, self.groups)
+        return Pipeline(dict(self.flows), dict(self.groups))
 
     def uplink_of(self, ofport: int) -> int | None:
         """The uplink a VM port's traffic leaves by now; of a hashed one, its home."""
@@ -222,9 +236,11 @@ class FakeSwitch:
         `slots`: those there are, if the caller asks for many addresses.
         """
         slot = (self.slots() if slots is None else slots).get((ofport, mac, vlan))
-        if slot is None:
-            return self.uplink_of(ofport)
-        return self._leaves_by(tables.address_group_id(slot))
+        if slot is not None:
+            return self._leaves_by(tables.address_group_id(slot))
+        if (number := self.hash_of(ofport)) is not None:
+            return self.uplink_of_bucket(number, bucket_of(mac))
+        return self.uplink_of(ofport)
 
     def _leaves_by(self, group_id: int) -> int | None:
         group = self.groups.get(group_id)
@@ -243,13 +259,12 @@ class FakeSwitch:
         for ofport, offered_bps in self.offered_bps.items():
             sent = offered_bps(middle_s) / 8 * elapsed_s
             number, spread = self.hash_of(ofport), self.connections.get(ofport, {})
-            hashed = number is not None and bool(spread)
-            for counted in (ofport, None if hashed else self.uplink_of(ofport)):
-                if counted is not None:
-                    self.sent_bytes[counted] = self.sent_bytes.get(counted, 0) + sent
-            if number is not None:
-                for bucket, share in spread.items():
-                    self._count_bucket((number, bucket), share * sent)
+            self.sent_bytes[ofport] += sent
+            if number is None or not spread:
+                self._count_uplink(self.uplink_of(ofport), sent)
+                continue
+            for bucket, share in spread.items():
+                self._count_bucket((number, bucket), share * sent)
         for key, offered_bps in self.hashed_bps.items():
             sent = offered_bps(middle_s) / 8 * elapsed_s
             self._count_bucket(key, sent)
@@ -257,14 +272,16 @@ class FakeSwitch:
         slots = self.slots() if self.behind_bps else {}
         for address, offered_bps in self.behind_bps.items():
             sent = offered_bps(middle_s) / 8 * elapsed_s
-            self.sent_by_address[address] = self.sent_by_address.get(address, 0) + sent
-            for counted in (address[0], self.uplink_of_address(*address, slots)):
-                if counted is not None:
-                    self.sent_bytes[counted] = self.sent_bytes.get(counted, 0) + sent
+            self.sent_bytes[address[0]] += sent
+            number = None if address in slots else self.hash_of(address[0])
+            if number is None:
+                self.sent_by_address[address] += sent
+                self._count_uplink(self.uplink_of_address(*address, slots), sent)
+            else:
+                self._count_bucket((number, bucket_of(address[1])), sent)
         for ofport, offered_bps in self.inbound_bps.items():
-            key = ofport, self.comes_by[ofport]
             came = offered_bps(middle_s) / 8 * elapsed_s
-            self.inbound_bytes[key] = self.inbound_bytes.get(key, 0) + came
+            self.inbound_bytes[ofport, self.comes_by[ofport]] += came
         self.now_s = now_s
 
     def hash_of(self, ofport: int) -> int | None:
@@ -272,13 +289,16 @@ class FakeSwitch:
         group = self.groups.get(tables.Group.BINDING.id_of(ofport))
         for action in group.buckets[0].actions if group and group.buckets else ():
             if isinstance(action, SetField) and action.field == tables.Register.HASHED:
-                return int(action.value)
+                return None if action.value == tables.ASSIGNED else int(action.value)
         return None
 
     def _count_bucket(self, key: tuple[int, int], sent: float) -> None:
-        self.sent_by_bucket[key] = self.sent_by_bucket.get(key, 0) + sent
-        if (uplink := self.uplink_of_bucket(*key)) is not None:
-            self.sent_bytes[uplink] = self.sent_bytes.get(uplink, 0) + sent
+        self.sent_by_bucket[key] += sent
+        self._count_uplink(self.uplink_of_bucket(*key), sent)
+
+    def _count_uplink(self, uplink: int | None, sent: float) -> None:
+        if uplink is not None:
+            self.sent_bytes[uplink] += sent
 
     def _commit(self, changes: Changes) -> None:
         """All or nothing, and as strict as Open vSwitch about groups."""
@@ -450,6 +470,11 @@ class World:
             self.run_for(A_MOMENT_S)
         return self.replies.get(self._requests)
 
+    def do(self, words: str) -> World:
+        """An operator's command that is carried out."""
+        done(self.ask(*words.split()))
+        return self
+
     @property
     def asked(self) -> int:
         """How many commands operators gave."""
@@ -459,6 +484,14 @@ class World:
         """The operator changes the database."""
         self.rows[row.name] = row
         return self.say(self.read())
+
+    def write_keys(self, **keys: str) -> World:
+        """The operator sets keys of br0 in the database."""
+        return self.write(with_ids(self.rows["br0"], **keys))
+
+    def write_keys_of(self, interface: str, **keys: str) -> World:
+        """The operator sets all keys of an interface in the database."""
+        return self.write(with_interface(self.rows["br0"], interface, **keys))
 
     def set_link(
         self,
@@ -496,6 +529,14 @@ class World:
         self.outstanding.discard(bridge)
         return self.say(SwitchGone(bridge))
 
+    def restart_switch(self) -> World:
+        """The switch of br0 starts anew: it has nothing of ours, and has learned nothing."""
+        self.disconnect()
+        self.switch.flows.clear()
+        self.switch.groups.clear()
+        self.switch.learned = ()
+        return self.connect()
+
     def connect(self, bridge: str = "br0") -> World:
         return self.say(SwitchConnected(bridge, tuple(self.switches[bridge].ports.values())))
 
@@ -509,7 +550,25 @@ class World:
 
     # ---- what a test sees --------------------------------------------------------------
 
-    def commands(self, kind: type, since_s: float = -1.0) -> list[Command]:
+    @property
+    def switch(self) -> FakeSwitch:
+        return self.switches["br0"]
+
+    @property
+    def bridge(self) -> Bridge:
+        """What the engine has for br0."""
+        return self.engine.fleet.bridges["br0"]
+
+    @property
+    def status(self) -> BridgeStatus:
+        """Of the only bridge."""
+        (status,) = self.engine.fleet.status()
+        return status
+
+    def port_status(self, name: str = "vnet0") -> PortStatus:
+        return next(p for p in self.status.ports if p.port.name == name)
+
+    def commands(self, kind: type, since_s: float = -1.0) -> list[Any]:
         return [c for at_s, c in self.log if isinstance(c, kind) and at_s >= since_s]
 
     def applied(self) -> list[tuple[float, Changes]]:
@@ -669,7 +728,7 @@ def reports(here: World, level: str) -> list[str]:
 
 
 def moves(here: World) -> dict[str, int]:
-    return {reason: n for reason, n in here.engine.fleet.status()[0].moves_applied.items() if n}
+    return {reason: n for reason, n in here.status.moves_applied.items() if n}
 
 
 def re_tagged(here: World, name: str, **columns: object) -> World:

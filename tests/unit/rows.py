@@ -97,13 +97,17 @@ def host(
     binding: str | None = None,
     vms: tuple[str, ...] = VMS,
     uplinks: int = 2,
+    plain: bool = False,
     **keys: str,
 ) -> BridgeRow:
-    """Bridge br0 with a bond of eth1, eth2… and VM ports from number 10 on."""
+    """Bridge br0 with a bond of eth1, eth2… and VM ports from number 10 on; `plain`: without a bond."""
     members = [interface(f"eth{i}", i) for i in range(1, uplinks + 1)]
     bound = ours(binding=binding) if binding else {}
     ports = [port(name, 10 + int(name.removeprefix("vnet")), bound) for name in vms]
-    return bridge(bond(*members), *ports, ids=ours(policy=policy, **keys))
+    if not plain:
+        return bridge(bond(*members), *ports, ids=ours(policy=policy, **keys))
+    ids = ours(policy=policy, uplinks=",".join(one.name for one in members), **keys)
+    return bridge(*(PortRow(m.name, (m,)) for m in members), *ports, ids=ids, fail_mode="secure")
 
 
 def backed_up(**ids: str) -> BridgeRow:

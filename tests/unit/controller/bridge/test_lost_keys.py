@@ -28,13 +28,20 @@ from tests.unit.rows import (
     without_us,
 )
 
+WORDS = "uplinks=eth1,eth2 threshold=50"
+PLAIN = plain_uplinks("standalone")
+ON_PLAIN = replace(PLAIN, ports=(port("br0", OFPORT_LOCAL), *PLAIN.ports))
+
 
 def attached() -> World:
-    here = world(plain_uplinks("standalone")).start()
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    here.run_for(1)
+    here = world(ON_PLAIN).start().do(f"attach br0 {WORDS}").run_for(1)
     here.log.clear()
     return here
+
+
+def loses(here: World) -> World:
+    """The bridge's keys vanish."""
+    return here.write(without_us(here.rows["br0"]))
 
 
 def errors(here: World) -> list[str]:
@@ -44,7 +51,7 @@ def errors(here: World) -> list[str]:
 def test_the_service_goes_on_and_says_so() -> None:
     here = attached()
     before = here.bindings()
-    here.write(without_us(here.rows["br0"]))
+    loses(here)
     assert here.commands(Disconnect) == []
     (told, bad) = reports(here, "warning")
     assert told.startswith(
@@ -53,9 +60,8 @@ def test_the_service_goes_on_and_says_so() -> None:
     assert bad.startswith("Bridge br0 ovs-lbt-policy: the key has disappeared from the database")
     assert errors(here) == [bad]
     assert found(here) == found(here, "br0") == [bad, *found(here)[1:]], "it is managed"
-    assert f"key lost   {bad}" in done(here.ask("show")) and "bad value" not in done(
-        here.ask("show")
-    )
+    text = done(here.ask("show"))
+    assert f"key lost   {bad}" in text and "bad value" not in text
     here.write(replace(here.rows["br0"], fail_mode="standalone"))
     assert here.rows["br0"].fail_mode == "secure", "although the key that says so has vanished"
     here.run_for(25)
@@ -70,23 +76,21 @@ def test_keys_that_return_are_followed_and_those_of_the_service_written_again() 
     here = attached()
     before = here.rows["br0"]
     here.write(without_us(before))
-    ids = ours(policy="load-based", threshold="50", uplinks="eth1,eth2")
+    ids = ours(policy="load-based", threshold="60", uplinks="eth1,eth2")
     here.write(replace(here.rows["br0"], external_ids=ids))
     assert here.rows["br0"].external_ids == ids | ours(before='{"fail_mode": "standalone"}')
     assert errors(here) == []
-    assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.5
+    assert here.bridge.config.threshold_ratio == 0.6
     here.run_for(60)
     assert here.commands(Disconnect) == []
-    here.write(without_us(here.rows["br0"]))
-    here.run_for(25)
+    loses(here).run_for(25)
     assert here.commands(Disconnect) == [], "the time begins again"
 
 
 @pytest.mark.parametrize("how", ["at once", "in steps", "while the service is stopped"])
 def test_keys_of_an_uplink_that_is_created_again_are_restored(how: str) -> None:
     here = world(with_uuids(host(uplinks=3), "a")).start()
-    here.write(with_interface(here.rows["br0"], "eth2", role="standby", capacity_mbps="500"))
-    here.run_for(1)
+    here.write_keys_of("eth2", role="standby", capacity_mbps="500").run_for(1)
     stored, before = here.rows["br0"].external_ids[UPLINK_KEYS_COPY], here.bindings()
     assert set(before.values()) == {"eth1", "eth3"}
     again = with_uuids(with_interface(here.rows["br0"], "eth2"), "b")
@@ -106,10 +110,9 @@ def test_keys_of_an_uplink_that_is_created_again_are_restored(how: str) -> None:
     assert here.bindings() == before
     told = "Interface eth2: another program has created the record again"
     assert any(told in one for one in reports(here, "info"))
-    here.write(with_interface(here.rows["br0"], "eth2", capacity_mbps="500"))
-    here.run_for(60)
+    here.write_keys_of("eth2", capacity_mbps="500").run_for(60)
     assert shown(here)["uplinks"][1]["role"] == "active", "what an operator removes stays removed"
-    done(here.ask("detach", "br0"))
+    here.do("detach br0")
     assert here.rows["br0"].external_ids == {}
 
 
@@ -124,9 +127,7 @@ def test_a_copy_of_uplinks_keys_that_is_none_is_written_anew(text: str) -> None:
 
 
 def test_detach_does_not_wait() -> None:
-    here = attached()
-    here.write(without_us(here.rows["br0"]))
-    done(here.ask("detach", "br0"))
+    here = loses(attached()).do("detach br0")
     row = here.rows["br0"]
     assert (row.fail_mode, row.external_ids) == ("standalone", {})
     assert not any(p.protected or p.external_ids for p in row.ports)
@@ -139,9 +140,9 @@ def test_attach_does_not_wait_either() -> None:
     here.write(without_us(before))
     assert "eth9" in refusal(here.ask("attach", "br0", "uplinks=eth1,eth9"))
     assert errors(here) and here.commands(Disconnect) == [], "the keys from before apply"
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    here.do("attach br0 uplinks=eth1,eth2")
     assert here.rows["br0"] == before
-    done(here.ask("detach", "br0"))
+    here.do("detach br0")
     assert here.rows["br0"].fail_mode == "standalone"
 
 
@@ -167,8 +168,7 @@ def test_a_third_uplink_that_nobody_named_is_no_vm_port() -> None:
 def test_vm_ports_may_be_named_like_uplinks() -> None:
     ports = [port(f"s1-eth{i}", i) for i in range(1, 5)]
     here = world(bridge(*ports, ids={})).start()
-    done(here.ask("attach", "br0", "uplinks=s1-eth1,s1-eth2"))
-    here.add_port(port("s1-eth5", 5))
+    here.do("attach br0 uplinks=s1-eth1,s1-eth2").add_port(port("s1-eth5", 5))
     assert here.bindings().keys() == {"s1-eth3", "s1-eth4", "s1-eth5"}
     here.restart_service()
     assert here.bindings().keys() == {"s1-eth3", "s1-eth4", "s1-eth5"}
@@ -190,7 +190,7 @@ def test_ports_that_others_protect_are_left_alone() -> None:
     row = plain_uplinks("secure")
     ports = tuple(replace(p, protected=p.name == "vnet0") for p in row.ports)
     here = world(replace(row, ports=ports)).start()
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    here.do("attach br0 uplinks=eth1,eth2")
     assert [p.name for p in here.rows["br0"].ports if p.protected] == ["vnet0"]
     assert not [w for w in here.commands(Write) if "protected" in str(w)]
 
@@ -198,23 +198,11 @@ def test_ports_that_others_protect_are_left_alone() -> None:
 # ---- the copy of the keys --------------------------------------------------------------
 
 
-def on_plain() -> BridgeRow:
-    row = plain_uplinks("standalone")
-    return replace(row, ports=(port("br0", OFPORT_LOCAL), *row.ports))
-
-
-def left(row: BridgeRow, *words: str) -> World:
+def left() -> World:
     """A bridge whose keys vanish, and the service lets it go."""
-    here = world(row).start()
-    done(here.ask("attach", "br0", *words))
-    here.run_for(1)
-    here.write(without_us(here.rows["br0"])).run_for(40)
+    here = loses(attached()).run_for(40)
     assert here.engine.fleet.bridges == {}
     return here
-
-
-def copy(here: World) -> str | None:
-    return here.rows["br0"].ports[0].external_ids.get(KEYS_COPY)
 
 
 def found(here: World, *words: str) -> list[str]:
@@ -222,68 +210,61 @@ def found(here: World, *words: str) -> list[str]:
     return [f["text"] for f in answer["findings"] if f["severity"] != "note"]
 
 
-WORDS = ("uplinks=eth1,eth2", "threshold=50")
-
-
 def test_keys_that_vanish_later_can_be_given_back() -> None:
-    here = left(on_plain(), *WORDS)
-    assert here.switches["br0"].installed != EMPTY
+    here = left()
+    assert here.switch.installed != EMPTY
     for words in ((), ("br0",)):
         (first, *more) = found(here, *words)
         assert first.startswith("ovs-lbt-policy has disappeared") and "detach br0" in first
-        assert [text.partition(",")[0] for text in more] == [
-            "the ovs-lbt flows forward" for _ in words
-        ]
-    done(here.ask("detach", "br0"))
-    assert here.rows["br0"] == on_plain() and here.switches["br0"].installed == EMPTY
+        assert [text.partition(",")[0] for text in more] == ["the ovs-lbt flows forward"] * len(
+            words
+        )
+    here.do("detach br0")
+    assert here.rows["br0"] == ON_PLAIN and here.switch.installed == EMPTY
     here.run_for(1)
     assert here.engine.fleet.bridges == {} and here.engine.deadline_s() == float("inf")
-    assert found(here, "br0", "uplinks=eth1,eth2") == [] and "not attached" in refusal(
-        here.ask("detach", "br0")
-    )
+    assert found(here, "br0", "uplinks=eth1,eth2") == []
+    assert "not attached" in refusal(here.ask("detach", "br0"))
 
 
 def test_attach_restores_them() -> None:
-    here = left(on_plain(), *WORDS)
+    here = left()
     text = done(here.ask("attach", "br0", "policy=explicit"))
     assert text.startswith("br0: explicit over eth1, eth2")
     here.run_for(1)
     before = '{"fail_mode": "standalone"}'
     kept = {"policy": "explicit", "threshold": "50", "uplinks": "eth1,eth2", "before": before}
     assert here.rows["br0"].external_ids.items() >= ours(**kept).items()
-    assert json.loads(copy(here) or "") == here.rows["br0"].external_ids
+    kept_copy = here.rows["br0"].ports[0].external_ids[KEYS_COPY]
+    assert json.loads(kept_copy) == here.rows["br0"].external_ids
 
 
 def test_an_operator_may_restore_them_in_the_database() -> None:
-    here = left(on_plain(), *WORDS)
+    here = left()
     ids = ours(policy="load-based", uplinks="eth1,eth2")
     here.write(replace(here.rows["br0"], external_ids=ids, fail_mode="standalone")).run_for(1)
     assert here.rows["br0"].fail_mode == "secure"
-    done(here.ask("detach", "br0"))
+    here.do("detach br0")
     assert here.rows["br0"].fail_mode == "standalone"
 
 
 @pytest.mark.parametrize("while_stopped", [True, False])
 def test_the_time_is_not_lost_with_a_restart(while_stopped: bool) -> None:
-    here = world(on_plain()).start()
-    done(here.ask("attach", "br0", *WORDS))
-    here.run_for(1)
-    before, attached = here.bindings(), here.rows["br0"]
+    here = attached()
+    before, row = here.bindings(), here.rows["br0"]
     if not while_stopped:
-        here.write(without_us(attached))
+        loses(here)
     here.rows["br0"] = without_us(here.rows["br0"])
     here.restart_service().run_for(25)
     assert here.bindings() == before and errors(here)
-    here.write(replace(here.rows["br0"], external_ids=attached.external_ids))
-    assert errors(here) == [] and here.rows["br0"] == attached
-    here.write(without_us(attached)).run_for(40)
+    here.write(replace(here.rows["br0"], external_ids=row.external_ids))
+    assert errors(here) == [] and here.rows["br0"] == row
+    loses(here).run_for(40)
     assert here.engine.fleet.bridges == {}
 
 
 def test_the_time_is_not_lost_with_the_lead() -> None:
-    here = world(on_plain()).start()
-    done(here.ask("attach", "br0", *WORDS))
-    here.run_for(1)
+    here = attached()
     here.say(Leading(False)).write(without_us(here.rows["br0"]))
     assert here.engine.fleet.bridges == {}
     here.say(Leading(True)).run_for(1)
@@ -291,35 +272,33 @@ def test_the_time_is_not_lost_with_the_lead() -> None:
 
 
 def test_a_detach_is_not_cut_short_when_the_time_ends() -> None:
-    here = world(on_plain()).start()
-    done(here.ask("attach", "br0", *WORDS))
-    here.write(without_us(here.rows["br0"])).run_for(28)
-    here.switches["br0"].holds_answers = True
+    here = loses(attached()).run_for(28)
+    here.switch.holds_answers = True
     assert here.ask("detach", "br0") is None
     here.run_for(4)
     here.answer_held().run_for(1)
     done(here.replies[2])
-    assert here.rows["br0"] == on_plain()
+    assert here.rows["br0"] == ON_PLAIN
 
 
 def test_whoever_makes_a_bond_of_plain_uplinks_goes_on_without_us() -> None:
-    here = left(on_plain(), *WORDS)
+    here = left()
     kept, *others = here.rows["br0"].ports
     vnet0 = others[-1]
     here.rows["br0"] = bridge(kept, bond(interface("eth1", 1), interface("eth2", 2)), vnet0, ids={})
-    here.switches["br0"].flows.clear()
-    here.switches["br0"].groups.clear()
+    here.switch.flows.clear()
+    here.switch.groups.clear()
     here.restart_service().run_for(5)
-    assert here.engine.fleet.bridges == {} and here.switches["br0"].installed == EMPTY
+    assert here.engine.fleet.bridges == {} and here.switch.installed == EMPTY
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", "7", '{"ovs-lbt-policy": 5}', "[" * 100_000])
 def test_what_others_write_in_its_place_is_no_copy(text: str) -> None:
-    here = left(on_plain(), *WORDS)
+    here = left()
     own, *others = here.rows["br0"].ports
     here.write(
         replace(here.rows["br0"], ports=(replace(own, external_ids={KEYS_COPY: text}), *others))
     )
     assert "not attached" in refusal(here.ask("detach", "br0"))
-    (only,) = found(here, "br0", *WORDS)
+    (only,) = found(here, "br0", *WORDS.split())
     assert only.startswith("the ovs-lbt flows forward")

@@ -26,25 +26,24 @@ QUESTIONS = (
 )
 def test_a_question_changes_nothing(row: BridgeRow) -> None:
     here = world(row).start().run_until(20)
-    here.switches["br0"].holds_answers = True
+    here.switch.holds_answers = True
     here.set_link(1, up=False)
-    bridge = here.engine.fleet.bridges["br0"]
-    before = copy.deepcopy(bridge)
+    before = copy.deepcopy(here.bridge)
     for question in QUESTIONS:
-        getattr(bridge, question)
-    assert bridge.installation.has_all in (True, False)
+        getattr(here.bridge, question)
+    assert here.bridge.installation.has_all in (True, False)
     for question in OF_UNITS:
-        getattr(bridge.placing, question)
-    bridge.installation.desired()
-    bridge.installation.foreseen(here.now_s)
-    bridge.deadline_s()
-    bridge.placing.proposal(here.now_s)
-    bridge.placing.rules()
-    bridge.scheduler.cooldowns(bridge.placing.team_view, here.now_s)
-    bridge.placing.uplinks()
-    bridge.placing.units()
-    list(bridge.shaping.impossible())
-    assert own(bridge) == own(before)
+        getattr(here.bridge.placing, question)
+    here.bridge.installation.desired()
+    here.bridge.installation.foreseen(here.now_s)
+    here.bridge.deadline_s()
+    here.bridge.placing.proposal(here.now_s)
+    here.bridge.placing.rules()
+    here.bridge.scheduler.cooldowns(here.bridge.placing.team_view, here.now_s)
+    here.bridge.placing.uplinks()
+    here.bridge.placing.units()
+    list(here.bridge.shaping.impossible())
+    assert own(here.bridge) == own(before)
 
 
 def own(bridge: Bridge) -> list[dict[str, object]]:

@@ -25,6 +25,7 @@ from tests.unit.rows import VMS, host, port, with_ids, with_interface
 CROWDED_BPS = (3e9, 2.5e9, 1e9, 2e9)
 # Loads are known so long after a start, whatever of it is needed.
 KNOWN_AT_S = 12.0
+NO_PLAN = "no plan to apply; run ovs-lbt plan first"
 
 
 def loaded(row: BridgeRow, bps: Sequence[float] = CROWDED_BPS) -> World:
@@ -91,7 +92,7 @@ def test_before_loads_are_known_it_is_said_when_they_will_be() -> None:
 
 def test_loads_from_before_the_last_move_do_not_count() -> None:
     here = loaded(host(binding="eth1")).run_until(25)
-    done(here.ask("move", "vnet1", "eth2"))
+    here.do("move vnet1 eth2")
     assert plan(here)["policies"][0]["rest"] == "loads-unknown"
     here.run_for(8)
     planned = plan(here)
@@ -125,13 +126,13 @@ def test_where_nothing_is_to_move_the_policy_says_why(
 
 def test_buckets_are_told_by_the_way_they_go() -> None:
     here = world(host("slb")).start().run_until(20)
-    bound = here.engine.fleet.bridges["br0"].placing.planned.bound
+    bound = here.bridge.placing.planned.bound
     on_eth1 = [name for name in bound if name.startswith("slb/") and bound[name].uplink == "eth1"]
     number = buckets.number_of("slb")
     keys = [(number, int(name.partition("/")[2])) for name in on_eth1[:8]]
-    here.switches["br0"].hashed_bps = dict.fromkeys(keys, steady(1e9))
+    here.switch.hashed_bps = dict.fromkeys(keys, steady(1e9))
     # After a move, the policy waits for 12 s.
-    done(here.ask("move", "vnet0", "eth2"))
+    here.do("move vnet0 eth2")
     planned = plan(here.run_for(6))
     (moved,) = planned["moves"]
     assert (moved["policy"], moved["source"], moved["target"]) == ("slb", "eth1", "eth2")
@@ -241,8 +242,8 @@ def _comes_or_goes(here: World, name: str) -> None:
 
 def test_apply_makes_exactly_what_was_shown_in_one_bundle_and_says_so() -> None:
     here = loaded(host(binding="eth1", uplinks=3), (6e9, 5e9, 4e9, 2e9)).run_until(KNOWN_AT_S)
-    done(here.ask("plan"))
-    here.switches["br0"].holds_answers = True
+    here.do("plan")
+    here.switch.holds_answers = True
     here.log.clear()
     assert here.ask("apply") is None, "answered once the switch has followed"
     assert len(here.applied()) == 1
@@ -251,15 +252,13 @@ def test_apply_makes_exactly_what_was_shown_in_one_bundle_and_says_so() -> None:
     assert says(made, "br0: 2 moves", "vnet0: eth1 -> eth2 (threshold)", "vnet1: eth1 -> eth3 (")
     assert here.bindings() == {"vnet0": "eth2", "vnet1": "eth3", "vnet2": "eth1", "vnet3": "eth1"}
     assert moves(here) == {"threshold": 2}
-    assert refusal(here.ask("apply")) == "there is no plan to apply; run ovs-lbt plan first", (
-        "it is used up"
-    )
+    assert refusal(here.ask("apply")) == f"there is {NO_PLAN}", "it is used up"
 
 
 def test_the_window_begins_anew_with_what_was_applied() -> None:
     here = crowded()
-    done(here.ask("plan"))
-    done(here.ask("apply"))
+    here.do("plan")
+    here.do("apply")
     offer(here, (1e9, 4e9, 3e9, 2e9))
     here.run_for(30)
     assert moves(here) == {"threshold": 1}
@@ -269,19 +268,16 @@ def test_the_window_begins_anew_with_what_was_applied() -> None:
 
 def test_without_a_plan_nothing_is_applied() -> None:
     here = crowded()
-    assert refusal(here.ask("apply")) == "there is no plan to apply; run ovs-lbt plan first"
-    assert (
-        refusal(here.ask("apply", "br0"))
-        == "bridge br0 has no plan to apply; run ovs-lbt plan first"
-    )
+    assert refusal(here.ask("apply")) == f"there is {NO_PLAN}"
+    assert refusal(here.ask("apply", "br0")) == f"bridge br0 has {NO_PLAN}"
     assert refusal(here.ask("apply", "br9")).startswith("no bridge is named br9 (did")
 
 
 def test_a_refused_bundle_leaves_everything_as_it_was() -> None:
     here = crowded()
-    done(here.ask("plan"))
+    here.do("plan")
     before = here.bindings()
-    here.switches["br0"].refuse_next = "out of groups"
+    here.switch.refuse_next = "out of groups"
     assert refusal(here.ask("apply")) == "the switch refused the change: out of groups"
     here.run_for(2)
     assert here.bindings() == before and moves(here) == {}
@@ -289,16 +285,13 @@ def test_a_refused_bundle_leaves_everything_as_it_was() -> None:
 
 def test_a_plan_of_a_bridge_that_was_given_back_is_forgotten() -> None:
     here = crowded()
-    done(here.ask("plan"))
+    here.do("plan")
     row = here.rows["br0"]
     here.key_loss_grace_s = "0"
     here.write(replace(row, external_ids={})).run_for(1)
     assert done(here.ask("plan")).endswith("ovs-lbt attach BRIDGE"), "there is no bridge"
     here.write(row).run_for(KNOWN_AT_S)
-    assert (
-        refusal(here.ask("apply", "br0"))
-        == "bridge br0 has no plan to apply; run ovs-lbt plan first"
-    )
+    assert refusal(here.ask("apply", "br0")) == f"bridge br0 has {NO_PLAN}"
 
 
 def link_down(here: World) -> None:
@@ -354,7 +347,7 @@ def test_a_changed_situation_is_told_and_nothing_moves(name: str) -> None:
         here = loaded(row).run_until(8)
     else:
         here = crowded(window_s="400")
-    done(here.ask("plan"))
+    here.do("plan")
     if isinstance(change, str):
         done(here.ask(*change.split()))
     else:
@@ -365,24 +358,23 @@ def test_a_changed_situation_is_told_and_nothing_moves(name: str) -> None:
     assert says(found, *why)
     assert found.endswith("; make a new plan: ovs-lbt plan br0") or name == "observed"
     assert here.bindings() == before and moves(here) == made and here.commands(Apply) == []
-    noted = [entry.why for entry in here.engine.fleet.bridges["br0"].decision_log.entries]
+    noted = [entry.why for entry in here.bridge.decision_log.entries]
     assert name == "observed" or noted[-1] == found
 
 
 def test_a_refused_plan_counts_as_moves_that_were_planned_and_refused() -> None:
     here = crowded()
-    done(here.ask("plan"))
+    here.do("plan")
     link_down(here)
     refusal(here.ask("apply"))
-    (status,) = here.engine.fleet.status()
-    assert (status.moves_planned["threshold"], status.moves_refused["threshold"]) == (1, 1)
-    assert status.moves_applied["threshold"] == 0
+    counts = here.status.moves_planned, here.status.moves_refused, here.status.moves_applied
+    assert [of["threshold"] for of in counts] == [1, 1, 0]
 
 
 @pytest.mark.parametrize("factor", [0.96, 0.99, 1.01, 1.03])
 def test_noise_refuses_nothing(factor: float) -> None:
     here = crowded(window_s="15")
-    done(here.ask("plan"))
+    here.do("plan")
     offer(here, [bps * factor for bps in CROWDED_BPS])
     here.run_for(1.5)
     assert "1 move made" in done(here.ask("apply"))
@@ -415,11 +407,11 @@ def test_of_several_bridges_the_one_that_is_meant_must_be_named() -> None:
 def test_buckets_of_another_policy_that_move_all_the_time_refuse_nothing() -> None:
     row = with_interface(host(binding="eth1"), "vnet3", binding="eth1", policy="dynamic")
     here = loaded(row, (3e9, 2.5e9, 2.1e9)).run_until(KNOWN_AT_S)
-    bound = here.engine.fleet.bridges["br0"].placing.planned.bound
+    bound = here.bridge.placing.planned.bound
     there = (n for n, b in bound.items() if n.startswith("dynamic/") and b.uplink == "eth1")
     busy = buckets.number_of("dynamic"), int(next(there).partition("/")[2])
     assert ways(plan(here)) == [("vnet0", "eth1", "eth2")]
-    here.switches["br0"].hashed_bps = {busy: steady(1.5e9)}
+    here.switch.hashed_bps = {busy: steady(1.5e9)}
     here.run_for(6)
     assert moves(here) == {"rebalance": 1}
     assert "vnet0: eth1 -> eth2 (threshold)" in done(here.ask("apply"))
@@ -427,7 +419,7 @@ def test_buckets_of_another_policy_that_move_all_the_time_refuse_nothing() -> No
 
 def test_what_one_operator_planned_another_can_apply_with_new_vms_beside_it() -> None:
     here = crowded()
-    done(here.ask("plan"))
+    here.do("plan")
     here.add_port(port("vnet7", 17)).run_for(1)
     assert says(done(here.ask("apply")), "br0: 1 move", "vnet0: eth1 -> eth2 (threshold)")
     assert set(VMS) < here.bindings().keys()

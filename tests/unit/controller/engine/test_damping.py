@@ -1,4 +1,4 @@
-"""How often `adaptive` moves a VM port: a budget, a rest after each move, and an end."""
+"""How often `adaptive` moves a VM port: a budget, a rest after each move, an end, and what is told."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from policies.damping import (
     Moved,
 )
 from policies.model import Reason
+from tests.said import says
 from tests.unit.controller.engine import jumps
 from tests.unit.controller.engine.told import explained, offer, steady
-from tests.unit.fake_switch import World, done, moves, world
+from tests.unit.fake_switch import World, moves, world
 from tests.unit.rows import VMS, host, with_interface
 
 
@@ -107,7 +108,7 @@ def crowded(*loads: Callable[[float], float], poll_interval_ms: str = "100") -> 
         # So that none of them is split.
         row = with_interface(row, vm, binding="eth1", shares="50")
     here = world(row)
-    here.switches["br0"].offered_bps = {10 + i: load for i, load in enumerate(loads)}
+    here.switch.offered_bps = {10 + i: load for i, load in enumerate(loads)}
     return here.start()
 
 
@@ -146,7 +147,7 @@ def most_moves(here: World) -> int:
 
 def utilizations(here: World) -> list[float]:
     """Of both uplinks, what they send."""
-    return [uplink.uplink.load.tx_bps / 1e10 for uplink in here.engine.fleet.status()[0].uplinks]
+    return [uplink.uplink.load.tx_bps / 1e10 for uplink in here.status.uplinks]
 
 
 @pytest.mark.slow
@@ -166,7 +167,7 @@ def test_a_jump_is_settled_before_a_queue_is_full_for_long() -> None:
         jump_s = 20 + phase_s
         here = crowded(*(jump(jump_s, 1e9, 6e9),) * 2, *(steady(1e9),) * 2)
         for vm in ("vnet0", "vnet1"):
-            here.engine.fleet.bridges["br0"].placing.planned.place(vm, "eth2", Reason.MANUAL)
+            here.bridge.placing.planned.place(vm, "eth2", Reason.MANUAL)
         here.run_until(jump_s)
         (left_by,) = {here.bindings()[vm] for vm in ("vnet0", "vnet1")}
         here.run_until(jump_s + 0.35)
@@ -256,11 +257,10 @@ def test_no_random_load_spends_more_than_the_budget(seed: int) -> None:
 def test_operators_moves_count_and_are_never_refused() -> None:
     here = crowded(*map(steady, (0.0,) * 4)).run_until(10)
     for target in ("eth2", "eth1", "eth2", "eth1", "eth2"):
-        done(here.ask("move", "vnet0", target))
-        here.run_for(2)
+        here.do(f"move vnet0 {target}").run_for(2)
     offer(here, [4e9])
-    done(here.ask("set", "interface", "vnet1", "exclude=true"))
-    done(here.ask("move", "vnet1", "eth2"))
+    here.do("set interface vnet1 exclude=true")
+    here.do("move vnet1 eth2")
     offer(here, (4e9, 5e9)).run_for(PERIOD_S - 30)
     assert here.bindings()["vnet0"] == "eth2", "its budget is spent"
     assert explained(here, "vnet0")["against"] == "budget-spent"
@@ -274,10 +274,58 @@ def test_the_budget_is_remembered_across_restarts() -> None:
     (moved,) = [name for name, uplink in here.bindings().items() if uplink == "eth2"]
     ofport = 10 + int(moved[-1])
     for target in ("eth1", "eth2", "eth1"):
-        done(here.ask("move", moved, target))
+        here.do(f"move {moved} {target}")
     here.restart_service()
     here.run_for(60)
     assert here.bindings()[moved] == "eth1", "it has moved four times"
-    here.switches["br0"].offered_bps[ofport] = steady(6e9)
+    here.switch.offered_bps[ofport] = steady(6e9)
     here.run_for(PERIOD_S)
     assert set(here.bindings().values()) == {"eth1", "eth2"}
+
+
+# ---- what operators are told -----------------------------------------------------------
+
+
+def on_one_uplink(*loads_bps: float) -> World:
+    return offer(world(host("adaptive", binding="eth1")), loads_bps).start()
+
+
+def test_one_that_load_has_moved_rests_for_a_while() -> None:
+    here = on_one_uplink(6e9, 5e9, 0.0, 0.0)
+    while "eth2" not in here.bindings().values():
+        here.run_for(0.5)
+        assert here.now_s < 30
+    (moved,) = [name for name, uplink in here.bindings().items() if uplink == "eth2"]
+    found = explained(here, moved)
+    assert found["against"] == "resting"
+    left_s = found["rests_until"] - here.now_s
+    assert 0.0 < left_s <= 5.0
+    assert says(found["said"]["now"], "cooldown", f"{-int(-left_s // 1)} s", "until 00:00:")
+    assert found["said"]["to change"].endswith(f": ovs-lbt move {moved} UPLINK")
+    assert here.status.budgets_spent == 0
+    here.run_for(left_s + 2)
+    found = explained(here, moved)
+    assert (found["against"], found["rests_until"]) == ("no-use", None)
+
+
+@pytest.mark.slow
+def test_one_that_has_moved_four_times_has_spent_its_budget() -> None:
+    first_s = 10.0
+    here = on_one_uplink(0.0, 0.0, 0.0, 0.0).run_until(first_s)
+    for target in ("eth2", "eth1", "eth2", "eth1"):
+        here.do(f"move vnet0 {target}").run_for(5)
+    found = explained(here, "vnet0")
+    assert found["against"] == "budget-spent"
+    assert found["rests_until"] == first_s + 180.0
+    assert says(found["said"]["now"], "4 times in 180 s", "cooldown")
+    assert here.status.budgets_spent == 1
+    here.do("move vnet0 eth2").run_for(200)
+    assert here.status.budgets_spent == 0
+
+
+def test_the_budget_is_nothing_to_other_policies() -> None:
+    here = world(host("load-based", binding="eth1")).start().run_until(10)
+    for target in ("eth2", "eth1", "eth2", "eth1"):
+        here.do(f"move vnet0 {target}").run_for(5)
+    assert here.status.budgets_spent == 0
+    assert explained(here, "vnet0")["against"] not in ("resting", "budget-spent")

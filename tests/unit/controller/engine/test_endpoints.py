@@ -11,6 +11,7 @@ import pytest
 from controller.api.engine_commands import AnnounceEndpoints, SendFrame
 from controller.api.events import AddressesRead, DatabaseRead
 from controller.config.rows import BridgeRow, Ovn, PortRow, Tunnel
+from controller.config.values import VmPortConfig
 from controller.dataplane.frames import advertisement, garp, rarp
 from controller.features.off_home import INTERVAL_S
 from controller.load.loads import Loads
@@ -22,7 +23,7 @@ from policies.model import Load
 from policies.presets import PRESETS
 from tests.unit.controller.engine.told import explained, shown, steady
 from tests.unit.fake_switch import World, done, world
-from tests.unit.rows import bridge, host, interface, with_ids, without_us
+from tests.unit.rows import bridge, host, interface, without_us
 
 # VM port vnet0 stands for an internal port of the host.
 OF_THE_HOST = AddressesRead({"vnet0": ("192.0.2.1",)})
@@ -35,10 +36,10 @@ def integration(**tunnel: str) -> BridgeRow:
     return replace(bridge(PortRow("g1", (made,)), ids={}), name="br-int")
 
 
-def overlay(**tunnel: str) -> World:
-    """A host with an attached bridge br0, whose integration bridge has this tunnel."""
-    here = world(host()).start()
-    return here.write(integration(**tunnel))
+def overlay(row: BridgeRow | None = None, **tunnel: str) -> World:
+    """A host with an attached bridge, whose integration bridge has a tunnel, by default from 192.0.2.1."""
+    tunnel = tunnel or {"local_ip": "192.0.2.1"}
+    return world(row or host()).start().write(integration(**tunnel))
 
 
 def endpoint(here: World, name: str = "vnet0") -> dict[str, Any] | None:
@@ -46,7 +47,7 @@ def endpoint(here: World, name: str = "vnet0") -> dict[str, Any] | None:
 
 
 def test_show_names_the_bridge_whose_tunnels_a_port_sends() -> None:
-    here = overlay(local_ip="192.0.2.1").say(OF_THE_HOST)
+    here = overlay().say(OF_THE_HOST)
     assert endpoint(here) == ENDPOINT
     assert endpoint(here, "vnet1") is None
     text = done(here.ask("show", "br0"))
@@ -54,7 +55,7 @@ def test_show_names_the_bridge_whose_tunnels_a_port_sends() -> None:
 
 
 def test_explain_and_tables_say_what_an_endpoint_is_for() -> None:
-    here = overlay(local_ip="192.0.2.1")
+    here = overlay()
     assert done(here.ask("explain", "vnet0")).startswith("vnet0 on br0, ")
     assert "USED-BY" not in done(here.ask("show", "br0"))
     here.say(OF_THE_HOST)
@@ -66,14 +67,12 @@ def test_explain_and_tables_say_what_an_endpoint_is_for() -> None:
 
 
 def test_the_tunnels_of_several_bridges_are_named() -> None:
-    assert (
-        endpoint_of(("geneve", "ip6gre"), ("br-a", "br-b"))
-        == "br-a, br-b's Geneve, ip6gre endpoint"
-    )
+    found = endpoint_of(("geneve", "ip6gre"), ("br-a", "br-b"))
+    assert found == "br-a, br-b's Geneve, ip6gre endpoint"
 
 
 def test_an_endpoint_follows_its_address_and_ends_with_its_last_tunnel() -> None:
-    here = overlay(local_ip="192.0.2.1")
+    here = overlay()
     assert endpoint(here) is None
     assert endpoint(here.say(OF_THE_HOST)) == ENDPOINT
     here.say(AddressesRead({"vnet1": ("192.0.2.1",)}))
@@ -98,11 +97,13 @@ def test_endpoints_of_ovn_need_no_tunnel() -> None:
 # ---- what a policy may do with them --------------------------------------------------------
 
 
+def vm_port(here: World, name: str = "vnet0") -> VmPortConfig:
+    return next(p for p in here.bridge.config.vm_ports if p.name == name)
+
+
 def spread(here: World, name: str = "vnet0") -> bool:
     """Whether the switch spreads what a port sends over buckets."""
-    bridge = here.engine.fleet.bridges["br0"]
-    (port,) = (p for p in bridge.config.vm_ports if p.name == name)
-    return hashed_by(port, bridge.placing.split) is not None
+    return hashed_by(vm_port(here, name), here.bridge.placing.split) is not None
 
 
 def not_done(here: World) -> list[str]:
@@ -133,7 +134,7 @@ def test_an_endpoint_is_spread_as_other_ports_are(
     policy: str, teaming: str, in_userspace: bool
 ) -> None:
     row = with_address(replace(host(policy, teaming=teaming), in_userspace=in_userspace))
-    here = world(row).start().write(integration(local_ip="192.0.2.1")).say(OF_THE_HOST)
+    here = overlay(row).say(OF_THE_HOST)
     assert spread(here) and spread(here, "vnet1") and not_done(here) == []
 
 
@@ -142,19 +143,14 @@ def test_adaptive_splits_none_of_several_endpoints_in_userspace(
     in_userspace: bool, may: bool
 ) -> None:
     row = with_address(with_address(host("adaptive")), "vnet1")
-    here = world(replace(row, in_userspace=in_userspace)).start()
-    here.write(integration(local_ip="192.0.2.1")).say(OF_THE_HOST)
-    vnet0, vnet1, *_ = here.engine.fleet.bridges["br0"].config.vm_ports
-    assert may_split(vnet0, on_a_lag=False) and may_split(vnet1, on_a_lag=False)
+    here = overlay(replace(row, in_userspace=in_userspace)).say(OF_THE_HOST)
+    assert all(may_split(port, on_a_lag=False) for port in here.bridge.config.vm_ports)
     assert not_done(here) == []
-    addresses = {**OF_THE_HOST.devices, "vnet1": ("192.0.2.2",)}
-    here.say(AddressesRead(addresses))
+    here.say(AddressesRead({**OF_THE_HOST.devices, "vnet1": ("192.0.2.2",)}))
     ovn = Ovn(("192.0.2.1", "192.0.2.2"))
     here.say(DatabaseRead(tuple(here.rows.values()), ovn=ovn))
-    ports = {p.name: p for p in here.engine.fleet.bridges["br0"].config.vm_ports}
-    for name in ("vnet0", "vnet1"):
-        assert may_split(ports[name], on_a_lag=False) is may
-    assert may_split(ports["vnet2"], on_a_lag=False)
+    found = {p.name: may_split(p, on_a_lag=False) for p in here.bridge.config.vm_ports}
+    assert found == {"vnet0": may, "vnet1": may, "vnet2": True, "vnet3": True}
 
 
 @pytest.mark.parametrize("in_userspace", [True, False])
@@ -163,14 +159,14 @@ def test_an_endpoint_without_off_home_addresses_is_whole_where_peers_may_answer_
 ) -> None:
     """Its own address, to which answers would have to be given, is not known."""
     row = replace(host("dynamic"), in_userspace=in_userspace)
-    here = world(row).start().write(integration(local_ip="192.0.2.1"))
+    here = overlay(row)
     assert spread(here) and spread(here, "vnet1") and not_done(here) == []
     here.say(OF_THE_HOST)
     assert spread(here) is not in_userspace
     assert spread(here, "vnet1")
     whole = ["dynamic does not spread vnet0"] if in_userspace else []
     assert [text.split(",")[0] for text in not_done(here)] == whole
-    assert here.engine.fleet.bridges["br0"].placing.bound["vnet0"].uplink in ("eth1", "eth2")
+    assert here.bridge.placing.bound["vnet0"].uplink in ("eth1", "eth2")
     here.say(AddressesRead({}))
     assert spread(here) and not_done(here) == []
 
@@ -189,7 +185,7 @@ def test_connections_in_tunnels_of_the_userspace_datapath_are_told_apart(
 ) -> None:
     row = host("dynamic") if asked is None else host("dynamic", connection_hash=asked)
     row = replace(row, in_userspace=in_userspace, hw_offload=hw_offload)
-    here = world(with_address(row)).start().write(integration(local_ip="192.0.2.1"))
+    here = overlay(with_address(row))
     here.run_for(5.0)
     assert shown(here)["connection_hash"]["used"] == "multipath"
     here.say(OF_THE_HOST).run_for(5.0)
@@ -205,12 +201,12 @@ def test_connections_in_tunnels_of_the_userspace_datapath_are_told_apart(
 def overlay_team(policy: str = "dynamic") -> World:
     """A host with an endpoint, vnet0, that has off-home addresses; a second after its start."""
     row = with_address(replace(host(policy, failback_delay_s="5"), in_userspace=True))
-    here = world(row).start().write(integration(local_ip="192.0.2.1")).say(OF_THE_HOST)
+    here = overlay(row).say(OF_THE_HOST)
     return here.run_for(1.0)
 
 
 def off_home(here: World) -> dict[int, str]:
-    (endpoint,) = buckets.endpoints(here.engine.fleet.bridges["br0"].config)
+    (endpoint,) = buckets.endpoints(here.bridge.config)
     return {int(uplink): mac for uplink, mac in endpoint.off_home_macs}
 
 
@@ -233,13 +229,12 @@ def announced(here: World, since_s: float) -> dict[str, list[float]]:
 def test_off_home_addresses_are_its_own_and_the_same_after_a_restart() -> None:
     here = overlay_team()
     macs = off_home(here)
-    bridge = here.engine.fleet.bridges["br0"]
-    ours = buckets.off_home_macs(bridge.config, bridge.placing.split)
+    ours = buckets.off_home_macs(here.bridge.config, here.bridge.placing.split)
     assert len({OWN_MAC, *macs.values(), *ours.values()}) == 1 + 2 * len(macs)
     assert all(int(mac[:2], 16) & 3 == 2 for mac in macs.values()), "local, and not multicast"
     assert off_home(here.restart_service().say(OF_THE_HOST)) == macs
     here.write(integration())
-    assert not list(buckets.endpoints(here.engine.fleet.bridges["br0"].config))
+    assert not list(buckets.endpoints(here.bridge.config))
 
 
 def test_off_home_addresses_are_announced_when_they_change_uplinks_and_at_intervals() -> None:
@@ -292,10 +287,10 @@ def test_peers_are_told_the_endpoints_own_address_when_it_is_spread_no_more(
     """Or when a LAG ends the off-home addresses, of which they may have heard one last."""
     here = overlay_team().run_for(5.0)
     assert OWN not in here.commands(SendFrame)
-    here.write(with_ids(here.rows["br0"], **ends)).run_for(5.0)
+    here.write_keys(**ends).run_for(5.0)
     assert here.commands(SendFrame).count(OWN) == 3
     # A drain would not wait for the last one, which is for peers that have cached the others.
-    assert here.engine.fleet.bridges["br0"].at_rest
+    assert here.bridge.at_rest
     here.run_for(7.0)
     assert here.commands(SendFrame).count(OWN) == 3
     here.run_for(4.0)
@@ -316,14 +311,14 @@ def test_peers_are_told_at_a_detach_also_by_a_service_that_has_not_spread_anythi
     here = overlay_team(policy)
     if policy == "load-based":
         assert announced(here.run_for(2 * INTERVAL_S), 0.0) == {}, "nobody uses them"
-    done(here.ask("detach", "br0"))
+    here.do("detach br0")
     assert here.commands(SendFrame).count(OWN) == 1
     assert here.commands(AnnounceEndpoints) == [AnnounceEndpoints("br0")]
 
 
 def test_nobody_is_told_of_a_bridge_without_endpoints() -> None:
     here = world(host()).start().run_for(1.0)
-    done(here.ask("detach", "br0"))
+    here.do("detach br0")
     assert not here.commands(AnnounceEndpoints)
 
 
@@ -344,15 +339,15 @@ def test_peers_of_ipv6_endpoints_are_told_each_for_itself(ends: str) -> None:
     told = [SendFrame("br0", 10, advertisement(OWN_MAC, ip, IPv6Address(p))) for p in PEERS]
     assert not any(one in here.commands(SendFrame) for one in told)
     if ends == "policy":
-        here.write(with_ids(here.rows["br0"], policy="load-based")).run_for(5.0)
+        here.write_keys(policy="load-based").run_for(5.0)
     else:
-        done(here.ask("detach", "br0"))
+        here.do("detach br0")
     times = 3 if ends == "policy" else 1
     assert [here.commands(SendFrame).count(one) for one in told] == [times, times]
 
 
 def test_attach_says_which_policy_suits() -> None:
-    here = world(without_us(host())).start().write(integration(local_ip="192.0.2.1"))
+    here = overlay(without_us(host()))
     here.say(OF_THE_HOST)
     first, *notes = done(here.ask("attach", "br0")).splitlines()
     assert first == "br0: load-based over eth1, eth2, 4 VM ports"
@@ -367,8 +362,8 @@ def test_the_load_of_an_endpoint_is_what_flows_count_where_its_port_counts_no_tu
     monkeypatch: pytest.MonkeyPatch, policy: str, in_userspace: bool
 ) -> None:
     row = replace(host(policy, poll_interval_ms="500"), in_userspace=in_userspace)
-    here = world(row).start().write(integration(local_ip="192.0.2.1")).say(OF_THE_HOST)
-    here.switches["br0"].offered_bps[10] = steady(40e6)
+    here = overlay(row).say(OF_THE_HOST)
+    here.switch.offered_bps[10] = steady(40e6)
     here.run_for(8.0)
     # The counters of the userspace datapath's ports leave tunnels out.
     port_load = Loads.port
@@ -378,10 +373,10 @@ def test_the_load_of_an_endpoint_is_what_flows_count_where_its_port_counts_no_tu
         lambda self, ofport, *over: Load() if ofport == 10 else port_load(self, ofport, *over),
     )
     monkeypatch.setattr(Loads, "live_unit", lambda *_: Load())
-    bridge = here.engine.fleet.bridges["br0"]
-    (port,) = (p for p in bridge.config.vm_ports if p.name == "vnet0")
     expected_bps = pytest.approx(40e6 if in_userspace else 0.0, rel=0.1)
-    assert bridge.placing.team_view.port_load(port).tx_bps == expected_bps
+    assert here.bridge.placing.team_view.port_load(vm_port(here)).tx_bps == expected_bps
     if PRESETS[policy].at_once:
-        (unit,) = (unit for unit in bridge.placing.team_view.loaded(None) if unit.name == "vnet0")
+        (unit,) = (
+            unit for unit in here.bridge.placing.team_view.loaded(None) if unit.name == "vnet0"
+        )
         assert unit.load.tx_bps == expected_bps

@@ -31,7 +31,7 @@ from controller.api.status import BridgeStatus
 from controller.bridge import status
 from controller.bridge.bridge import Bridge
 from controller.bridge.installation import MOST_EXPECTED, REVALIDATED_AFTER_S
-from controller.config.rows import BridgeRow, PortRow
+from controller.config.rows import PortRow
 from controller.dataplane import tables
 from controller.dataplane.specs import EMPTY, Changes
 from controller.dataplane.tables import Kind, cookie_kind
@@ -41,23 +41,13 @@ from tests.unit.fake_switch import (
     A_MOMENT_S,
     PLACED,
     World,
-    done,
     moves,
     re_tagged,
     refusal,
     reports,
     world,
 )
-from tests.unit.rows import (
-    VMS,
-    bridge,
-    host,
-    interface,
-    ours,
-    port,
-    with_ids,
-    without_us,
-)
+from tests.unit.rows import VMS, bridge, host, interface, ours, port, with_ids, without_us
 
 # ---- taking a bridge over --------------------------------------------------------------
 
@@ -69,7 +59,7 @@ def test_a_bridge_that_is_attached_at_the_start_gets_the_whole_pipeline_at_once(
     assert first[1].add_flows and first[1].add_groups
     assert not (first[1].modify_groups or first[1].delete_flows or first[1].delete_groups)
     assert len(after_flags[1]) == len(after_flags[1].add_flows)
-    assert here.switches["br0"].installed == desired(here)
+    assert here.switch.installed == desired(here)
     placed = {"vnet0": "eth1", "vnet1": "eth2", "vnet2": "eth1", "vnet3": "eth2"}
     assert here.bindings() == placed
     assert here.stored_bindings() == {"bond0": None, **placed}
@@ -84,7 +74,7 @@ def test_bridges_that_are_not_attached_are_left_alone() -> None:
 def test_a_flow_that_somebody_removed_is_put_back_and_nothing_else_is_touched() -> None:
     here = world(host()).start()
     here.log.clear()
-    flows = here.switches["br0"].flows
+    flows = here.switch.flows
     missing = flows.pop(next(key for key in flows if key[0] == 5))
 
     here.run_for(31)
@@ -111,11 +101,8 @@ def test_a_switch_that_connects_again_gets_what_it_lacks_and_nothing_more() -> N
     here.log.clear()
     here.disconnect().run_for(5).connect()
     assert here.commands(ReadInstalled) and here.applied() == []
-    here.disconnect()
-    here.switches["br0"].flows.clear()
-    here.switches["br0"].groups.clear()
-    here.connect()
-    assert here.switches["br0"].installed == desired(here)
+    here.restart_switch()
+    assert here.switch.installed == desired(here)
 
 
 def test_ports_numbered_anew_are_not_taken_for_what_had_the_number_before() -> None:
@@ -123,20 +110,19 @@ def test_ports_numbered_anew_are_not_taken_for_what_had_the_number_before() -> N
     here = world(host()).start()
     bindings = here.bindings()
     here.disconnect()
-    switch = here.switches["br0"]
-    switch.flows.clear()
-    switch.groups.clear()
-    eth1, vnet0 = switch.ports[1], switch.ports[10]
-    switch.ports |= {1: replace(vnet0, ofport=1), 10: replace(eth1, ofport=10, up=False)}
+    here.switch.flows.clear()
+    here.switch.groups.clear()
+    eth1, vnet0 = here.switch.ports[1], here.switch.ports[10]
+    here.switch.ports |= {1: replace(vnet0, ofport=1), 10: replace(eth1, ofport=10, up=False)}
 
     here.connect()
-    assert switch.installed == EMPTY, "an uplink would have been taken for a VM port"
+    assert here.switch.installed == EMPTY, "an uplink would have been taken for a VM port"
 
     numbers = {"eth1": 10, "vnet0": 1}
     here.write(
         here.rows["br0"].with_interfaces(lambda i: replace(i, ofport=numbers.get(i.name, i.ofport)))
     )
-    assert switch.installed == desired(here) != EMPTY
+    assert here.switch.installed == desired(here) != EMPTY
     assert set(here.bindings().values()) == {"eth2"}, "eth1 is the one without a link"
     here.set_link(10, up=True).run_for(46)
     assert here.bindings() == bindings
@@ -147,9 +133,9 @@ def test_a_switch_that_is_away_is_not_written_to() -> None:
     here.disconnect()
     here.log.clear()
     here.write(host(vms=VMS[:2])).run_for(100)
-    assert here.commands(Apply) == here.commands(ReadStats) == []
+    assert not here.commands(Apply) and not here.commands(ReadStats)
     here.connect()
-    assert here.switches["br0"].installed == desired(here)
+    assert here.switch.installed == desired(here)
 
 
 # ---- a restart of ours -----------------------------------------------------------------
@@ -157,14 +143,14 @@ def test_a_switch_that_is_away_is_not_written_to() -> None:
 
 def test_after_a_restart_every_vm_port_is_where_it_was() -> None:
     here = world(host(binding=None)).start()
-    done(here.ask("move", "vnet0", "eth2"))
+    here.do("move vnet0 eth2")
     before = here.bindings()
 
     here.restart_service()
 
     assert here.bindings() == before
     assert here.applied() == []
-    assert {port.reason for port in here.engine.fleet.status()[0].ports} == {"restored"}
+    assert {port.reason for port in here.status.ports} == {"restored"}
 
 
 def test_a_binding_to_what_is_no_uplink_any_more_is_made_anew() -> None:
@@ -182,13 +168,13 @@ def test_vm_ports_leave_a_link_at_once_and_return_when_it_was_up_for_the_failbac
     assert set(here.bindings().values()) == {"eth2"}
     here.run_for(A_MOMENT_S)
     assert moves(here) == {"failover": 2}
-    reasons = {p.port.name: p.reason for p in here.engine.fleet.status()[0].ports}
+    reasons = {p.port.name: p.reason for p in here.status.ports}
     assert reasons["vnet0"] == reasons["vnet2"] == "failover"
     here.run_until(10).set_link(1, up=True).run_until(40)
     here.set_link(1, up=False).run_until(41)
     here.set_link(1, up=True).run_until(85.9)
     assert set(here.bindings().values()) == {"eth2"}
-    assert here.switches["br0"].uplink_of(10) == 2, "no snap-back in the switch either"
+    assert here.switch.uplink_of(10) == 2, "no snap-back in the switch either"
     here.run_until(86)
     assert here.bindings() == before
     assert moves(here) == {"failover": 2, "failback": 2}
@@ -205,7 +191,7 @@ def test_without_failback_an_uplink_carries_nothing_until_another_one_fails() ->
     assert set(here.bindings().values()) == {"eth1"}
     here.set_link(2, up=True).run_for(5_000)
     assert set(here.bindings().values()) == {"eth1"}, "now the other one waits"
-    here.write(with_ids(here.rows["br0"], failback_delay_s="45")).run_for(60)
+    here.write_keys(failback_delay_s="45").run_for(60)
     assert here.bindings() == before, "with a delay, it is over"
 
 
@@ -217,7 +203,7 @@ def test_of_two_uplinks_that_wait_the_later_one_carries_nothing() -> None:
     here.set_link(2, up=True).run_until(20)
     here.set_link(1, up=True).run_until(20.5)
     assert set(here.bindings().values()) == {"eth2"}
-    assert here.switches["br0"].uplink_of(10) == 2, "the switch uses it no more than the service"
+    assert here.switch.uplink_of(10) == 2, "the switch uses it no more than the service"
     # The delay of the first one has ended; the other one's has not.
     here.run_until(64.9)
     assert set(here.bindings().values()) == {"eth2"}
@@ -240,32 +226,23 @@ def test_uplinks_that_return_together_are_used_together() -> None:
     assert (here.bindings(), moves(here)) == (before, made)
 
 
-def test_an_uplink_that_was_removed_and_returns_waits_out_its_failback_delay() -> None:
-    here = world(host(failback_delay_s="45")).start()
-    state = here.switches["br0"].ports[1]
-    here.say(PortRemoved("br0", 1))
-    assert set(here.bindings().values()) == {"eth2"}
-    here.run_until(10).say(PortChanged("br0", state)).run_until(20)
-    assert set(here.bindings().values()) == {"eth2"}
-
-
 def test_an_uplink_that_came_up_while_it_was_not_in_the_team_is_used_when_it_is() -> None:
     here = world(host(uplinks=3, policy="explicit")).start()
     here.set_link(1, up=False)
-    here.write(with_ids(here.rows["br0"], uplinks="eth2,eth3"))
+    here.write_keys(uplinks="eth2,eth3")
     here.set_link(1, up=True)
-    here.write(with_ids(here.rows["br0"], uplinks="eth1,eth2,eth3")).run_for(120)
-    assert here.engine.fleet.bridges["br0"].placing.uplinks()[0].usable
+    here.write_keys(uplinks="eth1,eth2,eth3").run_for(120)
+    assert here.bridge.placing.uplinks()[0].usable
     assert set(here.bindings().values()) == {"eth1"}
 
 
 def test_links_that_flap_while_the_switch_does_not_answer_leave_few_moves() -> None:
     here = world(host(failback_delay_s="0")).start()
-    before, switch = here.bindings(), here.switches["br0"]
+    before, switch = here.bindings(), here.switch
     switch.holds_answers = True
     for number in range(700):
         here.set_link(1, up=bool(number % 2)).run_for(0.1)
-    expected = here.engine.fleet.bridges["br0"].installation.expected
+    expected = here.bridge.installation.expected
     assert len(expected) <= MOST_EXPECTED + len(before)
     here.set_link(1, up=False).answer_held().run_for(1)
     assert {*here.bindings().values()} == {"eth2"}
@@ -279,55 +256,36 @@ def test_links_that_flap_while_the_switch_does_not_answer_leave_few_moves() -> N
 
 def test_move_is_answered_when_the_switch_has_followed() -> None:
     here = world(host()).start()
-    here.switches["br0"].holds_answers = True
+    here.switch.holds_answers = True
     assert here.ask("move", "vnet0", "eth2") is None
     here.answer_held()
     assert here.replies == {}, "broadcasts do not reach it yet"
-    here.switches["br0"].holds_answers = False
+    here.switch.holds_answers = False
     here.run_for(A_MOMENT_S)
     assert here.replies[1] == Reply(1, "vnet0: moved from eth1 to eth2")
-    assert here.switches["br0"].uplink_of(10) == 2
+    assert here.switch.uplink_of(10) == 2
     assert moves(here) == {"manual": 1}
     here.log.clear()
-    done(here.ask("move", "vnet0", "eth2"))
+    here.do("move vnet0 eth2")
     assert here.applied() == [], "it is there already"
 
 
 def test_pin_moves_and_keeps() -> None:
     here = world(host()).start()
-    done(here.ask("pin", "vnet0", "eth2"))
+    here.do("pin vnet0 eth2")
     assert here.bindings()["vnet0"] == "eth2"
     assert moves(here) == {"pin": 1}
     pinned = refusal(here.ask("move", "vnet0", "eth1"))
     assert pinned == "port vnet0 is pinned to eth2; to remove the pin: ovs-lbt unpin vnet0"
-    done(here.ask("unpin", "vnet0"))
-    done(here.ask("move", "vnet0", "eth1"))
-
-
-def test_a_pin_of_a_vm_with_a_name_is_kept_on_the_bridge_where_a_power_cycle_spares_it() -> None:
-    row = host(vms=())
-    here = world(replace(row, ports=(*row.ports, port("vnet0", 10, {"iface-id": "web"})))).start()
-    done(here.ask("pin", "vnet0", "eth2"))
-    assert here.rows["br0"].external_ids["ovs-lbt-vm-web-pin"] == "eth2"
-    here.remove_port("vnet0").add_port(port("vnet7", 17, {"iface-id": "web"}))
-    assert here.bindings() == {"vnet7": "eth2"}
-
-
-def test_set_checks_before_it_writes() -> None:
-    here = world(host()).start()
-    done(here.ask("set", "bridge", "br0", "threshold=60", "window-s=10"))
-    assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.6
-    done(here.ask("set", "interface", "eth1", "capacity-mbps=1000"))
-    assert here.engine.fleet.bridges["br0"].placing.uplinks()[0].capacity_bps == 1e9
-    done(here.ask("set", "interface", "vnet0", "exclude=true"))
-    assert here.engine.fleet.bridges["br0"].config.vm_ports[0].excluded
+    here.do("unpin vnet0")
+    here.do("move vnet0 eth1")
 
 
 def test_a_bad_value_of_another_key_keeps_nobody_from_setting_this_one() -> None:
     here = world(host(window_s="0")).start()
-    assert here.engine.fleet.bridges["br0"].config.errors
-    done(here.ask("set", "bridge", "br0", "threshold=60"))
-    assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.6
+    assert here.bridge.config.errors
+    here.do("set bridge br0 threshold=60")
+    assert here.bridge.config.threshold_ratio == 0.6
     assert "eth9" in refusal(here.ask("set", "bridge", "br0", "uplinks=eth1,eth9"))
 
 
@@ -389,62 +347,62 @@ def test_a_bridge_that_is_no_more_is_let_go_in_silence() -> None:
 
 def test_a_bundle_the_switch_refuses_is_tried_again_from_what_it_has() -> None:
     here = world(host(), refuse_next="group mod failed, out of groups").start()
-    assert here.switches["br0"].installed == EMPTY
+    assert here.switch.installed == EMPTY
     assert reports(here, "error") == [
         "br0: the switch refused the change: group mod failed, out of groups"
     ]
     here.run_for(1)
     assert len(here.commands(ReadInstalled)) == 2
-    assert here.switches["br0"].installed == desired(here)
+    assert here.switch.installed == desired(here)
 
 
 def test_a_move_the_switch_refuses_is_counted_said_and_not_made_later() -> None:
     here = world(host()).start()
     here.log.clear()
-    here.switches["br0"].refuse_next = "no"
+    here.switch.refuse_next = "no"
     assert refusal(here.ask("move", "vnet0", "eth2")) == "the switch refused the change: no"
-    assert here.engine.fleet.status()[0].moves_refused["manual"] == 1
+    assert here.status.moves_refused["manual"] == 1
     (entry,) = entries(here)
     assert entry["event"] == "refused" and "the switch refused the change" in entry["why"]
     assert entry["moves"][0]["port"] == "vnet0"
     here.run_for(5)
-    assert here.switches["br0"].uplink_of(10) == 1 and here.bindings()["vnet0"] == "eth1"
+    assert here.switch.uplink_of(10) == 1 and here.bindings()["vnet0"] == "eth1"
 
 
 def test_a_switch_that_goes_during_a_bundle_is_asked_what_became_of_it() -> None:
     here = world(host()).start()
-    here.switches["br0"].holds_answers = True
+    here.switch.holds_answers = True
     assert here.ask("move", "vnet0", "eth2") is None
     here.disconnect()
-    here.switches["br0"].holds_answers = False
-    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
+    here.switch.holds_answers = False
+    here.switch.learned = ((10, "52:54:00:00:00:01", 0),)
     here.connect()
     assert here.replies[1] == Reply(1, "vnet0: moved from eth1 to eth2")
     assert here.bindings()["vnet0"] == "eth2"
     assert moves(here) == {"manual": 1}
     assert [ofport for _, ofport in here.frames()] == [10], "the network is told of the move"
-    assert here.switches["br0"].installed == desired(here)
+    assert here.switch.installed == desired(here)
 
 
 def test_changes_during_a_bundle_wait_for_it() -> None:
     here = world(host()).start()
-    here.switches["br0"].holds_answers = True
+    here.switch.holds_answers = True
     here.ask("move", "vnet0", "eth2")
     here.set_link(1, up=False)
     here.ask("move", "vnet1", "eth2")
     here.answer_held()
-    here.switches["br0"].holds_answers = False
+    here.switch.holds_answers = False
     here.run_for(A_MOMENT_S)
     assert set(here.bindings().values()) == {"eth2"}
-    assert here.switches["br0"].installed == desired(here)
+    assert here.switch.installed == desired(here)
     assert here.replies.keys() == {1, 2}
 
 
 def test_an_answer_to_a_bundle_of_a_connection_before_is_ignored() -> None:
     here = world(host()).start()
-    here.switches["br0"].holds_answers = True
+    here.switch.holds_answers = True
     here.ask("move", "vnet0", "eth2")
-    (bundle,) = [c for c in here.commands(Apply)[PLACED:] if isinstance(c, Apply)]
+    (bundle,) = here.commands(Apply)[PLACED:]
     here.disconnect().connect()
     here.say(BundleDone("br0", bundle.bundle_id))
     assert here.replies == {}
@@ -457,10 +415,10 @@ def test_a_bad_value_keeps_the_last_good_one_and_is_reported_once() -> None:
     here.log.clear()
     bad = with_ids(here.rows["br0"], threshold="lots")
     here.write(bad).write(bad).run_for(60)
-    assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.6
+    assert here.bridge.config.threshold_ratio == 0.6
     line = "Bridge br0 ovs-lbt-threshold: lots is invalid; expected a percentage from 10 to 100"
     assert reports(here, "warning") == [line]
-    assert tuple(map(str, here.engine.fleet.status()[0].config.errors)) == (line,)
+    assert tuple(map(str, here.status.config.errors)) == (line,)
     assert here.applied() == []
 
 
@@ -474,7 +432,7 @@ def test_events_of_a_bridge_that_is_not_ours_are_ignored() -> None:
 
 def test_a_switch_that_answers_no_poll_is_not_asked_again_and_again() -> None:
     here = world(host()).start().run_until(5)
-    here.switches["br0"].holds_answers = True
+    here.switch.holds_answers = True
     here.log.clear()
     here.run_until(14)
     assert len(here.commands(ReadStats)) == 1
@@ -486,8 +444,7 @@ def test_the_database_is_read_and_never_changed_in_place() -> None:
     row = host()
     before = repr(row)
     here = world(row).start()
-    done(here.ask("pin", "vnet0", "eth2"))
-    here.run_for(40)
+    here.do("pin vnet0 eth2").run_for(40)
     assert repr(row) == before
 
 
@@ -500,82 +457,65 @@ def test_a_new_vm_port_is_bound_and_no_other_is_touched() -> None:
     here.log.clear()
     here.add_port(port("vnet4", 14))
     assert here.bindings() == {**before, "vnet4": "eth1"}
-    assert here.switches["br0"].uplink_of(14) == 1
+    assert here.switch.uplink_of(14) == 1
     assert all(not c.delete_groups and not c.delete_flows for _, c in here.applied())
 
 
 def test_nothing_of_a_vm_port_that_left_stays_behind() -> None:
     here = world(host()).start()
     here.remove_port("vnet0")
-    switch = here.switches["br0"]
     assert "vnet0" not in here.bindings()
-    assert switch.uplink_of(10) is None
-    belonging = [f for f in switch.flows.values() if f.cookie & 0xFFFFFFFF == 10]
+    assert here.switch.uplink_of(10) is None
+    belonging = [f for f in here.switch.flows.values() if f.cookie & 0xFFFFFFFF == 10]
     assert [f for f in belonging if cookie_kind(f.cookie) is not Kind.FIXED] == []
-    assert switch.installed == desired(here)
+    assert here.switch.installed == desired(here)
 
 
 def test_a_port_number_used_again_does_not_inherit_the_traffic_of_another_vm() -> None:
     here = world(host()).start().run_until(40)
-    switch = here.switches["br0"]
     here.remove_port("vnet0")
-    switch.born_s[14] = switch.born_s[10] = here.now_s
+    here.switch.born_s[14] = here.switch.born_s[10] = here.now_s
     here.add_port(port("vnet4", 10)).run_for(3)
-    (status,) = (p for p in here.engine.fleet.status()[0].ports if p.port.name == "vnet4")
-    assert status.load.tx_bps == 0
-
-
-def test_a_changed_access_vlan_is_followed() -> None:
-    here = world(host()).start()
-    re_tagged(here, "vnet0", tag=7)
-    assert here.switches["br0"].installed == desired(here)
-    assert any(("reg2", 7) in key[2] for key in here.switches["br0"].flows)
-
-
-def on_plain_uplinks() -> BridgeRow:
-    """vnet0 and vnet2 at home on eth1, vnet1 on eth2."""
-    ports = [port(name, 10 + index) for index, name in enumerate(VMS[:3])]
-    ids = ours(policy="originating-port", uplinks="eth1,eth2")
-    return bridge(port("eth1", 1), port("eth2", 2), *ports, ids=ids, fail_mode="secure")
+    assert here.port_status("vnet4").load.tx_bps == 0
 
 
 def test_a_vm_port_moves_to_an_uplink_that_carries_its_new_vlan() -> None:
-    here = world(on_plain_uplinks()).start()
+    """vnet0 and vnet2 are at home on eth1, vnet1 and vnet3 on eth2."""
+    here = world(host("originating-port", plain=True)).start()
     re_tagged(here, "eth1", trunks=(0, 10)).run_for(1)
     before = here.bindings()
     assert before["vnet0"] == before["vnet2"] == "eth1"
     re_tagged(here, "vnet0", tag=20).run_for(1)
     assert here.bindings() == {**before, "vnet0": "eth2"}
-    assert here.switches["br0"].uplink_of(10) == 2
+    assert here.switch.uplink_of(10) == 2
     assert here.stored_bindings()["vnet0"] == "eth2"
     assert moves(here) == {"rule": 1}
     here.set_link(2, up=False).run_for(1)
     assert here.bindings()["vnet0"] == "eth2", "eth1 would only drop its frames"
-    assert here.switches["br0"].uplink_of(10) is None
+    assert here.switch.uplink_of(10) is None
     assert here.bindings()["vnet1"] == "eth1"
 
 
 def test_a_vm_port_whose_vlan_no_uplink_carries_has_no_uplink_until_one_does() -> None:
-    here = world(on_plain_uplinks()).start()
+    here = world(host("originating-port", plain=True)).start()
     re_tagged(here, "eth1", trunks=(0, 10))
     re_tagged(here, "eth2", trunks=(0, 10))
     re_tagged(here, "vnet0", tag=20).run_for(1)
     assert "vnet0" not in here.bindings()
-    assert here.switches["br0"].uplink_of(10) is None
-    (status,) = (p for p in here.engine.fleet.status()[0].ports if p.port.name == "vnet0")
-    assert status.uplink is None
-    assert tuple(map(str, here.engine.fleet.status()[0].config.errors)) == (
+    assert here.switch.uplink_of(10) is None
+    assert here.port_status("vnet0").uplink is None
+    assert tuple(map(str, here.status.config.errors)) == (
         "Port vnet0 tag: no uplink carries VLAN 20; choose a VLAN that an uplink carries",
     )
     assert "; no uplink does" in refusal(here.ask("move", "vnet0", "eth1"))
     re_tagged(here, "eth2", trunks=(10, 20)).run_for(1)
     assert here.bindings()["vnet0"] == "eth2"
-    assert here.switches["br0"].installed == desired(here)
+    assert here.switch.installed == desired(here)
 
 
 @pytest.mark.parametrize("command", [("move",), ("pin",), ("set", "interface")])
 def test_an_operator_cannot_put_a_vm_port_where_its_vlan_is_not(command: tuple[str, ...]) -> None:
-    here = world(on_plain_uplinks()).start()
+    here = world(host("originating-port", plain=True)).start()
     re_tagged(here, "eth1", trunks=(0, 10))
     re_tagged(here, "vnet1", tag=20).run_for(1)
     reply = here.ask(*command, "vnet1", "pin=eth1" if command[0] == "set" else "eth1")
@@ -584,11 +524,11 @@ def test_an_operator_cannot_put_a_vm_port_where_its_vlan_is_not(command: tuple[s
 
 def test_a_policy_that_places_by_number_takes_its_place_and_load_based_keeps_what_is() -> None:
     here = world(host()).start()
-    here.write(with_ids(here.rows["br0"], policy="explicit"))
+    here.write_keys(policy="explicit")
     assert set(here.bindings().values()) == {"eth1"}
-    here.write(with_ids(here.rows["br0"], policy="load-based"))
+    here.write_keys(policy="load-based")
     assert set(here.bindings().values()) == {"eth1"}
-    here.write(with_ids(here.rows["br0"], policy="originating-port"))
+    here.write_keys(policy="originating-port")
     assert here.bindings() == {"vnet0": "eth1", "vnet1": "eth2", "vnet2": "eth1", "vnet3": "eth2"}
 
 
@@ -603,7 +543,7 @@ def test_the_capacity_is_what_is_known_best() -> None:
 
     def capacity_bps(eth1: PortRow, speed_bps: float) -> float:
         here = world(bridge(eth1, port("eth2", 2), ids=ids), speed_bps=speed_bps).start()
-        return here.engine.fleet.bridges["br0"].placing.uplinks()[0].capacity_bps
+        return here.bridge.placing.uplinks()[0].capacity_bps
 
     assert capacity_bps(PortRow("eth1", (told,), qos_max_rate_bps=2e9), 40e9) == 500e6
     assert capacity_bps(PortRow("eth1", (slow,), qos_max_rate_bps=2e9), 40e9) == 2e9
@@ -626,22 +566,48 @@ def test_a_new_vm_port_is_served_once_it_is_configured_though_not_live_yet() -> 
     here = world(host()).start()
     here.log.clear()
     state = PortState(14, "vnet4", up=False, speed_bps=0)
-    here.switches["br0"].ports[14] = state
+    here.switch.ports[14] = state
     here.say(PortChanged("br0", state))
     assert here.applied() == []
     row = here.rows["br0"]
     ports = tuple(sorted((*row.ports, port("vnet4", 14)), key=lambda p: p.name))
     here.write(replace(row, ports=ports))
-    assert tables.Group.BINDING.id_of(14) in here.switches["br0"].groups
+    assert tables.Group.BINDING.id_of(14) in here.switch.groups
 
 
 def test_a_vm_that_turns_its_link_off_and_on_delays_no_change() -> None:
     """As the guest of a container can do it: faster than a pause after a failed link takes."""
     here = world(host()).start()
     here.log.clear()
-    state = here.switches["br0"].ports[12]
+    state = here.switch.ports[12]
     here.set_link(1, up=False)
     for turn in range(20):
         here.say(PortChanged("br0", replace(state, up=turn % 2 == 1)))
         here.run_for(REVALIDATED_AFTER_S / 6)
     assert here.applied(), "the bindings have followed the failed uplink"
+
+
+def test_a_pin_of_a_vm_with_a_name_is_kept_on_the_bridge_where_a_power_cycle_spares_it() -> None:
+    row = host(vms=())
+    here = world(replace(row, ports=(*row.ports, port("vnet0", 10, {"iface-id": "web"})))).start()
+    here.do("pin vnet0 eth2")
+    assert here.rows["br0"].external_ids["ovs-lbt-vm-web-pin"] == "eth2"
+    here.remove_port("vnet0").add_port(port("vnet7", 17, {"iface-id": "web"}))
+    assert here.bindings() == {"vnet7": "eth2"}
+
+
+def test_a_changed_access_vlan_is_followed() -> None:
+    here = world(host()).start()
+    re_tagged(here, "vnet0", tag=7)
+    assert here.switch.installed == desired(here)
+    assert any(("reg2", 7) in key[2] for key in here.switch.flows)
+
+
+def test_set_checks_before_it_writes() -> None:
+    here = world(host()).start()
+    here.do("set bridge br0 threshold=60 window-s=10")
+    assert here.bridge.config.threshold_ratio == 0.6
+    here.do("set interface eth1 capacity-mbps=1000")
+    assert here.bridge.placing.uplinks()[0].capacity_bps == 1e9
+    here.do("set interface vnet0 exclude=true")
+    assert here.bridge.config.vm_ports[0].excluded

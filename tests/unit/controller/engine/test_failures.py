@@ -15,14 +15,14 @@ from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import LONGEST_PAUSE_S, OVER_AFTER_S
 from controller.bridge.handover import Handover
 from controller.bridge.installation import Installation
-from controller.dataplane.specs import EMPTY, Pipeline
+from controller.dataplane.specs import EMPTY
 from controller.features.polls import Polls
 from controller.features.port_changes import PortChanges
 from controller.text.wording import OUR_LOG
 from tests.said import says
 from tests.unit.controller.engine.told import desired, shown
 from tests.unit.fake_switch import World, done, refusal, reports, world
-from tests.unit.rows import host, ours, plain_uplinks, without_us
+from tests.unit.rows import host, ours, without_us
 
 BROKEN = "KeyError: 'broken'"
 
@@ -35,12 +35,6 @@ def two_bridges(policy: str = "originating-port") -> World:
     here.switches["br1"] = world(rows[1]).switches["br1"]
     here.expects_failures = True
     return here.start().run_until(5)
-
-
-def installed(here: World) -> Pipeline:
-    """What br0 has now."""
-    switch = here.switches["br0"]
-    return Pipeline(dict(switch.flows), dict(switch.groups))
 
 
 def fails(*_: object) -> Any:
@@ -68,13 +62,13 @@ def found_by_check(here: World) -> list[tuple[str, str]]:
 
 def test_a_bundle_that_cannot_be_encoded_concerns_its_bridge_only() -> None:
     here = two_bridges()
-    before = installed(here)
+    before = here.switch.installed
     here.cannot_encode = lambda apply: apply.bridge == "br0"
     for bridge in ("br0", "br1"):
         here.set_link(1, up=False, bridge=bridge)
     here.run_for(20)
     assert set(here.bindings("br1").values()) == {"eth2"}
-    assert installed(here) == before, "its last pipeline"
+    assert here.switch.installed == before, "its last pipeline"
     text = "ValueError: a group is too long"
     assert shown(here)["failure"] == text and "failure" not in shown(here, "br1")
     assert text in done(here.ask("show", "br0"))
@@ -85,8 +79,8 @@ def test_a_bundle_that_cannot_be_encoded_concerns_its_bridge_only() -> None:
     here.cannot_encode = lambda _: False
     here.run_for(LONGEST_PAUSE_S)
     assert set(here.bindings().values()) == {"eth2"}
-    assert here.switches["br0"].installed == desired(here)
-    assert installed(here) != before
+    assert here.switch.installed == desired(here)
+    assert here.switch.installed != before
     here.run_for(LONGEST_PAUSE_S + OVER_AFTER_S)
     assert "failure" not in shown(here) and not found_by_check(here)
     assert "br0: recovered from internal errors" in reports(here, "info")
@@ -116,7 +110,7 @@ def test_a_decision_that_fails_leaves_failovers_alone(
     assert shown(here)["failure"] == BROKEN
     here.set_link(1, up=False).run_for(1)
     assert set(here.bindings().values()) == {"eth2"}
-    assert here.switches["br0"].installed == desired(here)
+    assert here.switch.installed == desired(here)
     ends()
     here.run_for(LONGEST_PAUSE_S + 60)
     assert len(here.failures) < 10
@@ -136,7 +130,7 @@ def test_whatever_fails_of_one_bridge_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch, of: type[Any], method: str
 ) -> None:
     here = two_bridges()
-    before = installed(here)
+    before = here.switch.installed
     ends = breaks(monkeypatch, method, of)
     here.disconnect().connect()
     for bridge in ("br0", "br1"):
@@ -145,14 +139,14 @@ def test_whatever_fails_of_one_bridge_the_others_go_on(
     here.run_for(15)
     assert set(here.bindings("br1").values()) == {"eth2"}
     assert here.engine.fleet.bridges["br1"].config.policy == "explicit"
-    assert shown(here)["failure"] == BROKEN and here.switches["br0"].installed.flows.keys()
-    assert of is PortChanges or method == "configure" or installed(here) == before
+    assert shown(here)["failure"] == BROKEN and here.switch.installed.flows.keys()
+    assert of is PortChanges or method == "configure" or here.switch.installed == before
     assert 0 < len(here.failures) < 12
     ends()
     here.disconnect().connect()
     here.say(DatabaseRead(tuple(here.rows.values()))).run_for(LONGEST_PAUSE_S)
     assert set(here.bindings().values()) == {"eth2"}
-    assert here.engine.fleet.bridges["br0"].config.policy == "explicit"
+    assert here.bridge.config.policy == "explicit"
 
 
 def test_who_waits_for_a_move_is_told() -> None:
@@ -194,7 +188,7 @@ def test_an_attach_that_cannot_be_carried_out_is_undone_at_once() -> None:
     text = refusal(here.ask("attach", "br0"))
     assert says(text, "bridge br0: ", "a group is too long", OUR_LOG)
     here.run_for(5)
-    assert here.switches["br0"].installed == EMPTY and not here.engine.fleet.bridges
+    assert here.switch.installed == EMPTY and not here.engine.fleet.bridges
     assert not here.rows["br0"].attached
 
 
@@ -203,13 +197,9 @@ def test_an_attach_that_cannot_be_carried_out_is_undone_at_once() -> None:
 def test_a_detach_needs_nothing_of_what_it_removes(
     monkeypatch: pytest.MonkeyPatch, method: str, plain: bool
 ) -> None:
-    row = host()
-    if plain:
-        ids = ours(policy="load-based", uplinks="eth1,eth2")
-        row = replace(plain_uplinks("secure"), external_ids=ids)
-    here = world(row).start().run_until(5)
+    here = world(host(plain=plain)).start().run_until(5)
     here.expects_failures = True
-    assert here.switches["br0"].installed != EMPTY
+    assert here.switch.installed != EMPTY
     if "." in method:
         monkeypatch.setattr(f"controller.bridge.{method}", fails)
     elif method == "_restore":
@@ -225,7 +215,7 @@ def test_a_detach_needs_nothing_of_what_it_removes(
     here.ask("detach", "br0")
     here.run_for(5)
     assert not here.replies[1].refused, here.replies[1]
-    assert here.switches["br0"].installed == EMPTY and not here.switches["br0"].no_flood
+    assert here.switch.installed == EMPTY and not here.switch.no_flood
     assert not here.rows["br0"].attached and not here.engine.fleet.bridges
 
 

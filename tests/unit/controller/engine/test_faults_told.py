@@ -61,7 +61,7 @@ def test_a_detach_is_not_either() -> None:
 @pytest.mark.parametrize("connected", [True, False])
 def test_a_drain_is_not_either(connected: bool) -> None:
     here = world(host()).start()
-    here.switches["br0"].holds_answers = True
+    here.switch.holds_answers = True
     assert here.ask("drain", "eth1") is None
     if not connected:
         here.disconnect()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,15 +14,15 @@ from controller.api import history
 from controller.api.engine_commands import Record
 from controller.api.history import Names
 from controller.config.rows import BridgeRow
-from controller.decisions.decision_log import OUTCOME_S
+from controller.decisions.decision_log import OUTCOME_S, WHY
 from controller.host.journal import Journal, answer
 from controller.load.loads import UPLINK_LAG_S
 from controller.text.wording import Refused
 from policies.model import Reason
 from tests.said import pattern, says
 from tests.unit.controller.engine.told import entries, offer
-from tests.unit.fake_switch import World, done, refusal, world
-from tests.unit.rows import host, with_interface
+from tests.unit.fake_switch import World, refusal, world
+from tests.unit.rows import host
 
 GBPS = 1e9
 
@@ -73,22 +74,22 @@ def test_what_came_of_it_is_measured_afterwards() -> None:
 
 def test_an_uplink_that_no_move_relieves_is_told_when_it_begins_and_when_it_ends() -> None:
     here = world(host(binding="eth1"))
-    here.switches["br0"].offered_bps[10] = lambda t: (8.5 if t < 100 else 1.0) * GBPS
+    here.switch.offered_bps[10] = lambda t: (8.5 if t < 100 else 1.0) * GBPS
     here.start().run_until(90)
     (entry,) = entries(here)
     assert (entry["event"], entry["uplink"]) == ("unrelieved", "eth1")
     assert says(entry["why"], "eth1", "85%", "30 s", "75%")
-    assert [uplink.unrelieved for uplink in here.engine.fleet.status()[0].uplinks] == [True, False]
+    assert [uplink.unrelieved for uplink in here.status.uplinks] == [True, False]
     here.run_until(200)
     ends = entries(here)[1:]
     assert [(e["event"], e["uplink"]) for e in ends] == [("relieved", "eth1")]
-    assert not any(uplink.unrelieved for uplink in here.engine.fleet.status()[0].uplinks)
+    assert not any(uplink.unrelieved for uplink in here.status.uplinks)
 
 
 def test_a_load_beside_the_threshold_is_not_an_event_with_each_poll() -> None:
     """And it is one although the policy does not look at loads."""
     here = world(host(policy="explicit"))
-    here.switches["br0"].offered_bps[10] = lambda t: (7.6 if t % 60 < 30 else 7.35) * GBPS
+    here.switch.offered_bps[10] = lambda t: (7.6 if t % 60 < 30 else 7.35) * GBPS
     here.start().run_until(600)
     assert [(e["event"], e["uplink"]) for e in entries(here)] == [("unrelieved", "eth1")]
 
@@ -106,33 +107,31 @@ def test_failover_and_failback_are_told_with_the_links_that_caused_them() -> Non
     ]
     failover = entries(here, "moved")[0]
     assert [move["port"] for move in failover["moves"]] == ["vnet0", "vnet2"], "one decision"
-    assert here.engine.fleet.status()[0].uplinks[0].link_changes == 2
+    assert here.status.uplinks[0].link_changes == 2
 
 
 def test_a_link_that_changed_while_the_switch_was_away_is_counted_and_followed() -> None:
     here = world(host()).start().run_until(10)
-    assert [uplink.link_changes for uplink in here.engine.fleet.status()[0].uplinks] == [0, 0]
+    assert [uplink.link_changes for uplink in here.status.uplinks] == [0, 0]
     here.disconnect()
-    ports = here.switches["br0"].ports
+    ports = here.switch.ports
     ports[1] = replace(ports[1], up=False)
     here.connect()
-    assert [uplink.link_changes for uplink in here.engine.fleet.status()[0].uplinks] == [1, 0]
+    assert [uplink.link_changes for uplink in here.status.uplinks] == [1, 0]
     assert set(here.bindings().values()) == {"eth2"}
 
 
 def test_a_manual_move_and_a_refused_one() -> None:
     here = world(host()).start()
-    done(here.ask("move", "vnet0", "eth2"))
+    here.do("move vnet0 eth2")
     here.set_link(1, up=False).run_for(1)
     here.log.clear()
     text = refusal(here.ask("move", "vnet0", "eth1"))
     (entry,) = entries(here)
-    assert (
-        entry["event"] == "refused"
-        and entry["why"] == text == "uplink eth1: link down; use one of eth2"
-    )
+    assert text == "uplink eth1: link down; use one of eth2"
+    assert (entry["event"], entry["why"]) == ("refused", text)
     assert entry["moves"][0]["reason"] == "manual"
-    status = here.engine.fleet.status()[0]
+    status = here.status
     assert status.moves_refused == {r.value: int(r is Reason.MANUAL) for r in Reason}
     assert status.moves_planned["manual"] == 2
     assert status.moves_applied["manual"] == 1
@@ -151,17 +150,24 @@ def test_buckets_that_go_one_way_are_one_line() -> None:
 def test_a_pin_is_told_as_such() -> None:
     here = world(host()).start()
     here.log.clear()
-    here.write(with_interface(here.rows["br0"], "vnet0", binding="eth1", pin="eth2")).run_for(1)
+    here.write_keys_of("vnet0", binding="eth1", pin="eth2").run_for(1)
     assert [e["why"] for e in entries(here, "moved")] == ["pinned to eth2"]
+
+
+def test_every_reason_has_a_sentence() -> None:
+    assert WHY.keys() == set(Reason)
 
 
 # ---- on disk ---------------------------------------------------------------------------
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.jsonl"
+
+
 def written(journal: Journal, *lines: str) -> None:
     """Lines, and the journal's thread has written them."""
-    import threading
-
     for line in lines:
         journal.write(line)
     over = threading.Event()
@@ -178,8 +184,7 @@ def asked(path: Path, *words: str) -> list[float]:
     return [json.loads(text)["at"] for text in answer(path, (*words, "--json")).splitlines()]
 
 
-def test_the_last_entries_come_oldest_first_and_by_bridge_and_port(tmp_path: Path) -> None:
-    path = tmp_path / "history.jsonl"
+def test_the_last_entries_come_oldest_first_and_by_bridge_and_port(path: Path) -> None:
     path.write_text(
         "\n".join(line(i, f"br{i % 2}", f"vnet{i % 3}") for i in range(60)) + '\n{"at": 1, "bri'
     )
@@ -208,16 +213,14 @@ def test_the_last_entries_come_oldest_first_and_by_bridge_and_port(tmp_path: Pat
         ),
     ],
 )
-def test_what_never_was_is_refused(tmp_path: Path, words: str, found: str) -> None:
-    path = tmp_path / "history.jsonl"
+def test_what_never_was_is_refused(path: Path, words: str, found: str) -> None:
     path.write_text(line(0, "br0", "vnet0"))
     with pytest.raises(ValueError, match=f"^{re.escape(found)}"):
         answer(path, tuple(words.split()), Names(frozenset({"br7"})))
 
 
-def test_text_is_for_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_is_for_people(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
-    path = tmp_path / "history.jsonl"
     here = loaded(host(binding="eth1")).run_until(60)
     records = [command.entry for _, command in here.log if isinstance(command, Record)]
     path.write_text("\n".join(history.as_line(entry, 86400.0) for entry in records))
@@ -230,23 +233,21 @@ def test_text_is_for_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_older_files_are_read_as_far_as_they_are_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controller.host.journal.FILE_BYTES", 1000)
-    path = tmp_path / "history.jsonl"
     journal = Journal(path)
     written(journal, *(line(i) for i in range(30)))
-    files = sorted(tmp_path.iterdir())
+    files = sorted(path.parent.iterdir())
     assert len(files) > 3 and all(file.stat().st_size <= 1000 for file in files)
     assert asked(path, "--last", "12") == list(range(18, 30))
 
 
 @pytest.mark.parametrize("block_bytes", [1, 7, 100, 1 << 16])
 def test_a_file_is_read_from_its_end_in_whatever_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int
+    path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int
 ) -> None:
     monkeypatch.setattr("controller.host.journal.BLOCK_BYTES", block_bytes)
-    path = tmp_path / "history.jsonl"
     path.write_text("rubbish\n\n" + "\n".join(line(i) for i in range(9)) + '\n{"at": 9, "br')
     assert asked(path, "--last", "3") == [6, 7, 8]
     assert asked(path) == list(range(9))
@@ -301,8 +302,7 @@ def test_a_disk_that_takes_nothing_is_said_once_and_nothing_waits(
     ],
     ids=["no time", "no such time", "lists", "no moves", "half a move", "no loads", "deep"],
 )
-def test_a_damaged_line_is_left_out(tmp_path: Path, damaged: str) -> None:
-    path = tmp_path / "history.jsonl"
+def test_a_damaged_line_is_left_out(path: Path, damaged: str) -> None:
     good = '{"at": 5, "bridge": "br0", "event": "link-up", "why": "eth1 is up"}'
     path.write_text(f"{good}\n{damaged}\n{good}\n")
     assert answer(path, ()).count("link-up: eth1 is up") == 2

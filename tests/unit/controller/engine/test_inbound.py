@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.api.engine_commands import Command, Observe, ReadInbound, ReadLearned, ReadStats
+from controller.api.engine_commands import Observe, ReadInbound, ReadLearned, ReadStats
 from controller.bridge.installation import REVALIDATED_AFTER_S
 from controller.dataplane import tables
 from controller.dataplane.specs import SetField
@@ -13,8 +13,8 @@ from controller.dataplane.unicast import opens
 from controller.features.inbound_check import KNOWN_AFTER_S, SILENT_S
 from policies.model import OfPort
 from tests.unit.controller.engine.told import offer
-from tests.unit.fake_switch import World, done, reports, world
-from tests.unit.rows import host, with_ids
+from tests.unit.fake_switch import World, reports, world
+from tests.unit.rows import host
 
 MAC = "52:54:00:00:00:10"
 ETH1, ETH2 = 1, 2
@@ -24,9 +24,8 @@ VM = OfPort(10)
 def receiving(bps: float = 1e6, teaming: str = "switch-independent") -> World:
     """vnet0 is on eth1, and so is what the upstream switch sends it."""
     here = world(host("originating-port", binding="eth1", teaming=teaming))
-    switch = here.switches["br0"]
-    switch.learned = ((10, MAC, 0),)
-    switch.inbound_bps[10], switch.comes_by[10] = (lambda _: bps), ETH1
+    here.switch.learned = ((10, MAC, 0),)
+    here.switch.inbound_bps[10], here.switch.comes_by[10] = (lambda _: bps), ETH1
     here.start().run_until(12)
     return here
 
@@ -34,10 +33,10 @@ def receiving(bps: float = 1e6, teaming: str = "switch-independent") -> World:
 def move(here: World, follows_after_s: float | None = 0.0) -> float:
     """Move vnet0 to eth2; when that was."""
     moved_s = here.now_s
-    done(here.ask("move", "vnet0", "eth2"))
+    here.do("move vnet0 eth2")
     if follows_after_s is not None:
         here.run_until(moved_s + follows_after_s)
-        here.switches["br0"].comes_by[10] = ETH2
+        here.switch.comes_by[10] = ETH2
     here.run_until(moved_s + 20)
     return moved_s
 
@@ -46,7 +45,7 @@ def frames_after(here: World, moved_s: float) -> list[float]:
     return [round(at_s - moved_s, 3) for at_s, _ in here.frames() if at_s >= moved_s]
 
 
-def observed(here: World) -> list[Command]:
+def observed(here: World) -> list[Observe]:
     return here.commands(Observe)
 
 
@@ -58,7 +57,7 @@ def test_inbound_that_follows_is_observed_once_and_read_until_it_has() -> None:
     assert reads == [(0.0, (10,)), (0.5, (10,))]
     assert observed(here) == [Observe("br0", "inbound_follow", 0.5)]
     assert frames_after(here, moved_s) == [0.0, 1.0, 3.0], "nothing is said beyond that"
-    assert here.engine.fleet.status()[0].reannounced == 0
+    assert here.status.reannounced == 0
 
 
 def test_inbound_that_stays_is_announced_again_until_it_follows() -> None:
@@ -66,7 +65,7 @@ def test_inbound_that_stays_is_announced_again_until_it_follows() -> None:
     moved_s = move(here, follows_after_s=2.7)
     assert frames_after(here, moved_s) == [0.0, 1.0, 2.5, 3.0]
     assert observed(here) == [Observe("br0", "inbound_follow", 3.0)]
-    status = here.engine.fleet.status()[0]
+    status = here.status
     assert (status.reannounced, status.not_followed) == (1, 0)
 
 
@@ -74,7 +73,7 @@ def test_inbound_that_never_follows_is_told_of_once() -> None:
     here = receiving()
     moved_s = move(here, follows_after_s=None)
     assert frames_after(here, moved_s) == [0.0, 1.0, 2.5, 3.0, 5.0, 7.5]
-    status = here.engine.fleet.status()[0]
+    status = here.status
     assert (status.reannounced, status.not_followed) == (3, 1)
     assert not observed(here)
     still = "still arrives on eth1 after repeated learning packets"
@@ -102,10 +101,9 @@ def test_with_a_move_it_is_asked_once_what_to_announce() -> None:
     """With the bundle, as waiting for its answer first would cost the first learning packet."""
     here = receiving()
     moved_s = here.now_s
-    done(here.ask("move", "vnet0", "eth2"))
-    assert [at_s for at_s, c in here.log if isinstance(c, ReadLearned) and at_s == moved_s] == [
-        moved_s
-    ]
+    here.do("move vnet0 eth2")
+    read_s = [at_s for at_s, c in here.log if isinstance(c, ReadLearned)]
+    assert read_s.count(moved_s) == 1
     assert frames_after(here, moved_s) == [0.0]
 
 
@@ -115,28 +113,26 @@ def test_flows_are_read_twice_a_second_at_most_and_ports_with_each_poll() -> Non
     units_s = [at_s for at_s, units in polls if units]
     assert 45 <= len(polls) <= 55
     assert 9 <= len(units_s) <= 12
-    bridge = here.engine.fleet.bridges["br0"]
-    assert bridge.scheduler.last_s == polls[-1][0], "each poll ends with a decision"
+    assert here.bridge.scheduler.last_s == polls[-1][0], "each poll ends with a decision"
 
 
 def test_settling_ends_with_the_last_move_that_was_needed() -> None:
     row = host("load-based", binding="eth1", window_s="2")
     here = offer(world(row), [3e9] * 3).start().run_until(60)
-    made = here.engine.fleet.status()[0].moves_applied["threshold"]
-    took_s = [c.seconds for c in observed(here) if isinstance(c, Observe)]
+    made = here.status.moves_applied["threshold"]
+    took_s = [c.seconds for c in observed(here)]
     assert (made, took_s) == (1, [0.0]), "one move is as quick as the switch"
     # Two are a window apart.
     offer(here, [3e9] * 4)
-    done(here.ask("move", "vnet0", "eth1"))
-    here.run_for(60)
-    assert here.engine.fleet.status()[0].moves_applied["threshold"] == made + 2
-    (_, took_again_s) = [c.seconds for c in observed(here) if isinstance(c, Observe)]
+    here.do("move vnet0 eth1").run_for(60)
+    assert here.status.moves_applied["threshold"] == made + 2
+    (_, took_again_s) = [c.seconds for c in observed(here)]
     assert 2.0 <= took_again_s <= 5.0
 
 
 def test_observing_nothing_settles_and_nothing_is_watched() -> None:
     here = receiving()
-    here.write(with_ids(here.rows["br0"], mode="observe"))
+    here.write_keys(mode="observe")
     here.run_for(5)
     assert not here.commands(ReadInbound)
 
@@ -149,15 +145,14 @@ def backup(bps: float = 0.0) -> World:
     row = host("originating-port", binding="eth1")
     ports = (replace(p, bond_mode="active-backup") if p.name == "bond0" else p for p in row.ports)
     here = world(replace(row, ports=tuple(ports)))
-    switch = here.switches["br0"]
-    switch.learned = ((10, MAC, 0),)
-    switch.inbound_bps[10], switch.comes_by[10] = (lambda _: bps), ETH1
+    here.switch.learned = ((10, MAC, 0),)
+    here.switch.inbound_bps[10], here.switch.comes_by[10] = (lambda _: bps), ETH1
     return here.start()
 
 
 def known_on(here: World) -> int | None:
     """The uplink from which alone the switch accepts unicast for vnet0 while it is live."""
-    flows = here.switches["br0"].installed.flows
+    flows = here.switch.installed.flows
     found = [
         uplink for uplink in (ETH1, ETH2) if (o := opens(VM, OfPort(uplink))) == flows.get(o.key)
     ]
@@ -180,12 +175,12 @@ def test_copies_are_dropped_once_inbound_comes_by_the_uplink_or_there_is_none() 
 
 def test_copies_are_not_dropped_while_inbound_comes_by_another_uplink() -> None:
     here = backup(1e6)
-    here.switches["br0"].comes_by[10] = ETH2
+    here.switch.comes_by[10] = ETH2
     assert known_on(here.run_until(30)) is None
     (warning,) = reports(here, "warning")
     assert "vnet0" in warning and "eth2" in warning
-    here.switches["br0"].comes_by[10] = ETH2
-    done(here.ask("move", "vnet0", "eth2"))
+    here.switch.comes_by[10] = ETH2
+    here.do("move vnet0 eth2")
     assert known_on(here.run_for(10)) == ETH2
 
 
@@ -194,15 +189,15 @@ def test_all_uplinks_are_open_before_a_vm_moves_and_until_inbound_has_followed()
     assert known_on(here) == ETH1
     began = len(here.applied())
     moved_s = here.now_s
-    done(here.ask("move", "vnet0", "eth2"))
-    assert here.switches["br0"].uplink_of(VM) == ETH2 and known_on(here) is None
+    here.do("move vnet0 eth2")
+    assert here.switch.uplink_of(VM) == ETH2 and known_on(here) is None
     (opened_s, opening), (bound_s, _), *_ = here.applied()[began:]
     assert not (opening.modify_groups or opening.delete_flows or opening.add_groups)
     assert {flow.table for flow in opening.add_flows} == {Table.INBOUND}
     assert not any(flow.actions for flow in opening.add_flows)
     assert bound_s >= opened_s + REVALIDATED_AFTER_S
     here.run_until(moved_s + 2)
-    here.switches["br0"].comes_by[10] = ETH2
+    here.switch.comes_by[10] = ETH2
     assert known_on(here.run_until(moved_s + 4.5)) is None
     assert known_on(here.run_until(moved_s + 9)) == ETH2
 
@@ -219,10 +214,6 @@ def test_a_failover_opens_all_uplinks_and_a_restarted_service_goes_on_from_the_s
 
 
 def test_a_restarted_switch_knows_nothing() -> None:
-    here = backup().run_until(12)
-    here.disconnect()
-    here.switches["br0"].flows.clear()
-    here.switches["br0"].groups.clear()
-    here.connect()
+    here = backup().run_until(12).restart_switch()
     assert known_on(here.run_for(1)) is None
     assert known_on(here.run_for(SILENT_S + 1)) == ETH1

@@ -8,25 +8,17 @@ from controller.api.engine_commands import Apply, DeliverFrame, SendFrame
 from controller.dataplane import frames
 from controller.dataplane.frames import rarp
 from tests.unit.controller.engine.told import ramp
-from tests.unit.fake_switch import done, re_tagged, world
+from tests.unit.fake_switch import re_tagged, world
 from tests.unit.rows import host, ours, port, with_interface
-
-
-def test_each_move_is_announced_at_0_1_and_3_seconds() -> None:
-    here = ramp().run_until(400)
-    first = [(124 + after_s, 10) for after_s in (0, 1, 3)]
-    second = [(159 + after_s, 11) for after_s in (0, 1, 3)]
-    assert here.frames() == first + second
 
 
 def test_with_each_announcement_the_vm_is_asked_for_its_multicast_groups() -> None:
     """Untagged, and on a trunk in every VLAN that it speaks."""
     here = world(host(failback_delay_s="1")).start()
     mac = "52:54:00:00:00:01"
-    here.switches["br0"].learned = ((10, mac, 7), (10, mac, 8), (11, mac, 9))
+    here.switch.learned = ((10, mac, 7), (10, mac, 8), (11, mac, 9))
     here.log.clear()
-    done(here.ask("move", "vnet0", "eth2"))
-    here.run_for(10)
+    here.do("move vnet0 eth2").run_for(10)
     queries = [(at_s, c.ofport, c.frame) for at_s, c in here.log if isinstance(c, DeliverFrame)]
     wanted = [q(vlan) for vlan in (0, 7, 8) for q in (frames.igmp_query, frames.mld_query)]
     sent_s = sorted({at_s for at_s, _, _ in queries})
@@ -35,7 +27,7 @@ def test_with_each_announcement_the_vm_is_asked_for_its_multicast_groups() -> No
     assert {at_s for at_s, _ in here.frames()} == set(sent_s)
     here.log.clear()
     here.set_link(2, up=False).run_for(10)
-    asked = {c.ofport for c in here.commands(DeliverFrame) if isinstance(c, DeliverFrame)}
+    asked = {c.ofport for c in here.commands(DeliverFrame)}
     assert asked == {10, 11, 13}, "those whose uplink failed"
 
 
@@ -43,7 +35,7 @@ def test_a_failover_is_announced_before_the_switch_is_told_of_it() -> None:
     """The switch fails over by itself. The service waits for that before it sends a bundle."""
     here = world(host()).start().run_for(10)
     mac = "52:54:00:00:00:01"
-    here.switches["br0"].learned = ((10, mac, 0), (11, mac, 0), (12, mac, 0), (13, mac, 0))
+    here.switch.learned = ((10, mac, 0), (11, mac, 0), (12, mac, 0), (13, mac, 0))
     on_eth2 = {10 + int(name[-1]) for name, uplink in here.bindings().items() if uplink == "eth2"}
     assert on_eth2 and len(on_eth2) < 4
     here.log.clear()
@@ -57,7 +49,7 @@ def test_a_failover_is_announced_before_the_switch_is_told_of_it() -> None:
 def test_when_uplinks_carry_again_after_none_did_every_vm_is_announced() -> None:
     """The switches upstream forget what was behind a link that fails."""
     here = world(host(failback_delay_s="0")).start().run_for(10)
-    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0), (11, "52:54:00:00:00:02", 0))
+    here.switch.learned = ((10, "52:54:00:00:00:01", 0), (11, "52:54:00:00:00:02", 0))
     here.set_link(2, up=False).run_for(10)
     here.log.clear()
     here.set_link(1, up=False).run_for(0.02)
@@ -71,7 +63,7 @@ def test_when_uplinks_carry_again_after_none_did_every_vm_is_announced() -> None
 def test_an_uplink_that_is_unused_does_not_count_among_those_that_carry() -> None:
     """Frames for a VM are flooded by it, too, until the VM is announced by the one that returns."""
     here = world(with_interface(host(), "eth2", role="unused")).start()
-    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
+    here.switch.learned = ((10, "52:54:00:00:00:01", 0),)
     here.set_link(1, up=False).run_for(10)
     here.log.clear()
     here.set_link(1, up=True).run_for(10)
@@ -86,13 +78,13 @@ def test_who_may_have_come_while_a_lag_was_down_is_announced_by_it() -> None:
     row = host("originating-port", teaming="static", failback_delay_s="0")
     here = world(replace(row, ports=(*row.ports[:1], vnet0, vnet1))).start().run_for(10)
     learned = ((10, "52:54:00:00:00:01", 0), (11, "52:54:00:00:00:02", 0))
-    here.switches["br0"].learned = learned
+    here.switch.learned = learned
     assert here.bindings() == {"vnet0": "eth2", "vnet1": "eth1"}
 
     here.set_link(2, up=False).run_for(10)
     assert here.frames() == [], "the one that cannot speak, and the one that need not"
     here.set_link(2, up=True).run_for(10)
-    sent = [c for c in here.commands(SendFrame) if isinstance(c, SendFrame)]
+    sent = here.commands(SendFrame)
     assert [(c.ofport, c.frame) for c in sent] == [(10, rarp("52:54:00:00:00:01"))] * 3
 
     here.set_link(1, up=False).set_link(2, up=False).run_for(10)
@@ -107,15 +99,13 @@ def test_a_learning_packet_says_the_vlan_as_the_vm_would() -> None:
     re_tagged(here, "vnet0", vlan_mode="native-untagged", tag=7)
     re_tagged(here, "vnet1", tag=7)
     re_tagged(here, "vnet2", trunks=(7, 20))
-    here.switches["br0"].learned = tuple(
-        (ofport, mac, vlan) for ofport in (10, 11, 12) for vlan in (7, 20)
-    )
+    here.switch.learned = tuple((ofport, mac, vlan) for ofport in (10, 11, 12) for vlan in (7, 20))
     here.log.clear()
     for name, number in (("vnet0", 10), ("vnet1", 11), ("vnet2", 12)):
         other = {"eth1": "eth2", "eth2": "eth1"}[here.bindings()[name]]
         here.ask("move", name, other)
-        assert here.switches["br0"].uplink_of(number) == int(other[-1])
-    sent = [c for c in here.commands(SendFrame) if isinstance(c, SendFrame)]
+        assert here.switch.uplink_of(number) == int(other[-1])
+    sent = here.commands(SendFrame)
     assert {(c.ofport, c.frame) for c in sent} == {
         (10, rarp(mac)),
         (10, rarp(mac, 20)),
@@ -123,3 +113,10 @@ def test_a_learning_packet_says_the_vlan_as_the_vm_would() -> None:
         (12, rarp(mac, 7)),
         (12, rarp(mac, 20)),
     }
+
+
+def test_each_move_is_announced_at_0_1_and_3_seconds() -> None:
+    here = ramp().run_until(400)
+    first = [(124 + after_s, 10) for after_s in (0, 1, 3)]
+    second = [(159 + after_s, 11) for after_s in (0, 1, 3)]
+    assert here.frames() == first + second

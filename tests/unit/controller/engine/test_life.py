@@ -8,13 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from controller.api.engine_commands import Report
 from controller.dataplane import specs, tables
@@ -51,7 +45,7 @@ class Life(RuleBasedStateMachine):
             failback_delay_s=str(FAILBACK_DELAY_S),
         )
         self.here = world(bridge(*team, *vms, ids=ids))
-        self.switch = self.here.switches["br0"]
+        self.switch = self.here.switch
         self.connected = True
         self.made = 12
         self.replayed = 0
@@ -234,7 +228,7 @@ class Life(RuleBasedStateMachine):
 
     @property
     def engine(self):  # type: ignore[no-untyped-def]
-        return self.here.engine.fleet.bridges["br0"]
+        return self.here.bridge
 
     @property
     def vms(self) -> list[str]:

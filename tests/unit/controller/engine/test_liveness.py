@@ -59,7 +59,7 @@ def test_an_uplink_without_an_answer_is_left_and_it_is_said_why() -> None:
     assert set(here.bindings().values()) == {"eth1", "eth2"}
     assert "silent" not in uplink(here)
     assert told(here)[1:] == ["the link of eth1 went up"]
-    assert here.engine.fleet.status()[0].uplinks[0].link_changes == 2
+    assert here.status.uplinks[0].link_changes == 2
 
 
 def test_a_link_that_goes_after_its_answer_is_told_as_such_and_counted_once() -> None:
@@ -73,7 +73,7 @@ def test_a_link_that_goes_after_its_answer_is_told_as_such_and_counted_once() ->
     assert uplink(here)["silent"] == ["BFD"]
     here.set_link(1, up=True)
     assert told(here)[2:] == ["the link of eth1 went up"]
-    assert here.engine.fleet.status()[0].uplinks[0].link_changes == 2
+    assert here.status.uplinks[0].link_changes == 2
 
 
 def test_an_uplink_that_nothing_watches_is_down_without_its_link() -> None:

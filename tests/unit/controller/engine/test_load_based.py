@@ -9,7 +9,7 @@ import pytest
 from controller.bridge.installation import REVALIDATED_AFTER_S
 from controller.dataplane.tables import HELD_TIMEOUT_S
 from tests.unit.controller.engine.told import offer, ramp
-from tests.unit.fake_switch import PLACED, done, moves, world
+from tests.unit.fake_switch import PLACED, moves, world
 from tests.unit.rows import host
 
 
@@ -25,7 +25,7 @@ def test_the_published_ramp_gives_exactly_two_moves_at_the_expected_times() -> N
     assert [at_s for at_s, _ in moved] == pytest.approx(steps)
     assert moves(here) == {"threshold": 2}
     assert sorted(here.bindings().values()) == ["eth1", "eth1", "eth2", "eth2"]
-    loads = [uplink.uplink.load.tx_bps / 1e9 for uplink in here.engine.fleet.status()[0].uplinks]
+    loads = [uplink.uplink.load.tx_bps / 1e9 for uplink in here.status.uplinks]
     assert loads == pytest.approx([6.5, 6.5])
 
 
@@ -41,24 +41,25 @@ def test_each_move_is_a_few_groups_and_for_a_moment_one_flow() -> None:
         assert second.delete_flows == (closed,) and len(second) == 1
 
 
-def test_moves_are_a_window_apart_even_under_a_sudden_load() -> None:
-    here = offer(world(host(binding="eth1", window_s="30")), [3e9] * 4).start().run_until(200)
-    times = [at_s for at_s, _ in here.applied() if at_s > 0][::2]
-    assert times[0] >= 27, "a window is covered"
-    assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(times))
-    assert len(times) == 2
-
-
 def test_a_manual_move_starts_a_new_window() -> None:
     """The mean still holds what the moved VM port sent; it must not cost another one its place.
 
     A burst of two seconds; the operator moves a VM port in the middle of it.
     """
     here = world(host(binding="eth1"))
-    switch = here.switches["br0"]
-    switch.offered_bps = {10 + i: lambda t: (3.9 if 40 <= t < 42 else 1.8) * 1e9 for i in range(4)}
+    here.switch.offered_bps = {
+        10 + i: lambda t: (3.9 if 40 <= t < 42 else 1.8) * 1e9 for i in range(4)
+    }
     here.start().run_until(41)
-    done(here.ask("move", "vnet3", "eth2"))
+    here.do("move vnet3 eth2")
     assert moves(here) == {"manual": 1}
     here.run_until(100)
     assert moves(here) == {"manual": 1}
+
+
+def test_moves_are_a_window_apart_even_under_a_sudden_load() -> None:
+    here = offer(world(host(binding="eth1", window_s="30")), [3e9] * 4).start().run_until(200)
+    times = [at_s for at_s, _ in here.applied() if at_s > 0][::2]
+    assert times[0] >= 27, "a window is covered"
+    assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(times))
+    assert len(times) == 2

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from tests.unit.fake_switch import world
-from tests.unit.rows import ours, plain_uplinks
+from tests.unit.rows import host
 
 FEW, MANY = 1250, 5000
 # Linear work takes 4 times as long; each key compared with each other one takes 16 times as long.
@@ -21,8 +21,7 @@ def test_the_time_for_invalid_keys_is_linear_in_their_number() -> None:
 
 def _taken_s(number: int) -> float:
     """The processor time of two changes of a row with so many invalid keys."""
-    ids = ours(policy="originating-port", uplinks="eth1,eth2")
-    row = replace(plain_uplinks("secure"), external_ids=ids)
+    row = host("originating-port", plain=True)
     here = world(row).start()
     keys = {f"ovs-lbt-x{key}": "1" for key in range(number)}
     bad = row.with_interfaces(lambda i: replace(i, external_ids=keys) if i.name == "vnet0" else i)
@@ -30,5 +29,5 @@ def _taken_s(number: int) -> float:
     here.write(bad)
     here.write(replace(bad, flood_vlans=(7,)))
     taken_s = time.process_time() - begun_s
-    assert len(here.engine.fleet.bridges["br0"].config.errors) == number
+    assert len(here.bridge.config.errors) == number
     return taken_s

@@ -54,7 +54,7 @@ class Network:
 
     @property
     def macs(self) -> dict[OfPort, str]:
-        return probe_macs(self.world.engine.fleet.bridges["br0"].config)
+        return probe_macs(self.world.bridge.config)
 
     def run_for(self, seconds: float, every: Callable[[], None] = lambda: None) -> None:
         """Let time pass; `every`: what another host does every 0.05 s."""
@@ -102,7 +102,7 @@ class Network:
     def given(self) -> set[tuple[object, Kind | None]]:
         """By which ports the switch gives the service frames of path checks."""
         kinds = Kind.PROBE, Kind.AROUND_PROBES
-        flows = self.world.switches["br0"].flows.values()
+        flows = self.world.switch.flows.values()
         of = ((dict(flow.match).get("in_port"), cookie_kind(flow.cookie)) for flow in flows)
         return {(where, kind) for where, kind in of if kind in kinds}
 
@@ -112,7 +112,7 @@ def network() -> Network:
     made = Network()
     made.run_for(3.0)
     assert not made.faults() and not made.hindered()
-    counts = made.world.engine.fleet.bridges["br0"].paths.counts
+    counts = made.world.bridge.paths.counts
     assert counts["judged"] > 3 and counts["arrived"] == 6 * counts["judged"]
     return made
 

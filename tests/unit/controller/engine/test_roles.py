@@ -15,29 +15,24 @@ from controller.text.wording import UNREACHED
 from tests.said import pattern, says
 from tests.unit.controller.engine.told import desired, offer
 from tests.unit.fake_switch import World, done, moves, refusal, world
-from tests.unit.rows import VMS, host, with_ids, with_interface
+from tests.unit.rows import VMS, host, with_interface
 
 MANY = tuple(f"vnet{i}" for i in range(40))
 
 
 def team(*roles: str, vms: tuple[str, ...] = VMS, **keys: str) -> World:
     """A world whose uplinks eth1, eth2… have these roles."""
-    row = host(uplinks=len(roles), vms=vms, **keys)
+    row = host(uplinks=len(roles), vms=vms, plain=False, **keys)
     for i, role in enumerate(roles, start=1):
         row = with_interface(row, f"eth{i}", role=role)
     return world(row).start()
 
 
-def set_role(here: World, uplink: str, role: str) -> None:
-    here.write(with_interface(here.rows["br0"], uplink, role=role))
-
-
 def used(here: World) -> set[str]:
     """The uplinks that carry traffic, which the service and the switch agree about."""
-    switch = here.switches["br0"]
-    names = {port.ofport: port.name for port in switch.ports.values()}
+    names = {port.ofport: port.name for port in here.switch.ports.values()}
     ofports = {10 + int(name.removeprefix("vnet")): name for name in here.bindings()}
-    carried = {name: names[switch.uplink_of(ofport) or 0] for ofport, name in ofports.items()}
+    carried = {name: names[here.switch.uplink_of(ofport) or 0] for ofport, name in ofports.items()}
     assert carried == here.bindings()
     return set(carried.values())
 
@@ -63,7 +58,7 @@ def test_load_is_balanced_over_standby_uplinks_while_they_are_all_there_is() -> 
     here = team("active", "standby", "standby", policy="load-based")
     here.set_link(1, up=False).run_for(1)
     for name in VMS:
-        done(here.ask("move", name, "eth2"))
+        here.do(f"move {name} eth2")
     offer(here, [2.4e9] * 4).run_for(70)
     assert used(here) == {"eth2", "eth3"}
 
@@ -72,14 +67,14 @@ def test_an_unused_uplink_is_not_even_the_last_resort() -> None:
     here = team("active", "unused")
     here.set_link(1, up=False).run_for(60)
     assert set(here.bindings().values()) == {"eth1"}
-    assert {here.switches["br0"].uplink_of(10 + i) for i in range(4)} == {None}
+    assert {here.switch.uplink_of(10 + i) for i in range(4)} == {None}
 
 
 def test_a_team_of_unused_uplinks_binds_nothing_and_recovers() -> None:
     here = team("unused", "unused")
     assert here.bindings() == {}
-    assert here.switches["br0"].installed == desired(here)
-    set_role(here, "eth2", "active")
+    assert here.switch.installed == desired(here)
+    here.write_keys_of("eth2", role="active")
     assert used(here) == {"eth2"}
 
 
@@ -107,11 +102,10 @@ def test_originating_port_counts_active_uplinks_up_or_not() -> None:
 def test_a_drain_moves_only_the_vm_ports_of_its_uplink_and_they_return_after_it() -> None:
     here = team("active", "active", "active", policy="originating-port")
     before = here.bindings()
-    set_role(here, "eth2", "drained")
+    here.write_keys_of("eth2", role="drained")
     during, of_eth2 = here.bindings(), {n for n in VMS if before[n] == "eth2"}
     assert {n for n in VMS if during[n] != before[n]} == of_eth2 != set()
-    set_role(here, "eth2", "active")
-    here.run_for(1)
+    here.write_keys_of("eth2", role="active").run_for(1)
     assert here.bindings() == before
     assert set(moves(here)) == {"drain", "failback"}
 
@@ -119,14 +113,13 @@ def test_a_drain_moves_only_the_vm_ports_of_its_uplink_and_they_return_after_it(
 @pytest.mark.parametrize("role", ["standby", "drained", "unused"])
 def test_a_role_wins_over_a_pin_and_the_pin_holds_again_after_it(role: str) -> None:
     here = team("active", "active")
-    done(here.ask("pin", "vnet0", "eth2"))
-    set_role(here, "eth2", role)
+    here.do("pin vnet0 eth2")
+    here.write_keys_of("eth2", role=role)
     assert here.bindings()["vnet0"] == "eth1"
     refused = f"uplink eth2 is {role}; a pin needs an active uplink: one of eth1"
     assert refusal(here.ask("pin", "vnet2", "eth2")) == refused, "it would not hold"
     assert refusal(here.ask("set", "interface", "vnet2", "pin=eth2")) == refused
-    set_role(here, "eth2", "active")
-    here.run_for(2)
+    here.write_keys_of("eth2", role="active").run_for(2)
     assert here.bindings()["vnet0"] == "eth2"
 
 
@@ -136,7 +129,7 @@ def test_a_role_wins_over_a_pin_and_the_pin_holds_again_after_it(role: str) -> N
 def test_a_drain_is_over_when_the_neighbours_know_and_undrain_gives_all_back() -> None:
     here = team("active", "active")
     before = here.bindings()
-    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
+    here.switch.learned = ((10, "52:54:00:00:00:01", 0),)
     assert here.ask("drain", "eth1") is None
     assert used(here) == {"eth2"}
     here.run_for(2.8)
@@ -145,8 +138,7 @@ def test_a_drain_is_over_when_the_neighbours_know_and_undrain_gives_all_back() -
     assert done(here.replies[1]) == "eth1: idle, 2 VM ports moved"
     assert moves(here) == {"drain": 2}
     assert len(here.frames()) == 3
-    done(here.ask("undrain", "eth1"))
-    here.run_for(2)
+    here.do("undrain eth1").run_for(2)
     assert here.bindings() == before
     (eth1, _) = here.rows["br0"].ports[0].interfaces
     assert eth1.external_ids == {}
@@ -162,10 +154,10 @@ def test_drain_of_what_is_drained_is_done_already() -> None:
 def test_a_standby_uplink_is_a_standby_uplink_again_after_a_drain() -> None:
     here = team("active", "standby")
     here.ask("drain", "eth2")
-    done(here.ask("undrain", "eth2"))
+    here.do("undrain eth2")
     (_, eth2) = here.rows["br0"].ports[0].interfaces
     assert eth2.external_ids == {"ovs-lbt-role": "standby"}
-    assert here.engine.fleet.status()[0].config.errors == ()
+    assert here.status.config.errors == ()
 
 
 def test_a_drain_during_which_the_other_uplink_fails_says_what_remains() -> None:
@@ -178,7 +170,7 @@ def test_a_drain_during_which_the_other_uplink_fails_says_what_remains() -> None
 
 def test_a_drain_of_a_switch_that_goes_away_is_answered() -> None:
     here = team("active", "active")
-    here.switches["br0"].holds_answers = True
+    here.switch.holds_answers = True
     assert here.ask("drain", "eth1") is None
     here.disconnect().run_for(11)
     assert refusal(here.replies[1]).endswith(f"not connected, because {UNREACHED}")
@@ -193,7 +185,7 @@ def test_a_drain_on_a_lag_says_that_the_switch_upstream_decides_what_it_sends() 
 def test_a_bridge_detached_during_a_drain_ends_it() -> None:
     here = team("active", "active")
     assert here.ask("drain", "eth1") is None
-    done(here.ask("detach", "br0"))
+    here.do("detach br0")
     assert "was detached" in refusal(here.replies[1])
 
 
@@ -217,7 +209,7 @@ def test_a_refusal_says_what_was_found_and_what_is_expected(command: str) -> Non
     here = team("active", "active", "unused")
     here.log.clear()
     assert re.fullmatch(pattern(REFUSALS[command]), refusal(here.ask(*command.split())))
-    assert here.commands(Write) == here.commands(Apply) == []
+    assert not here.commands(Write) and not here.commands(Apply)
 
 
 def test_the_last_uplink_that_works_is_not_drained() -> None:
@@ -233,14 +225,6 @@ def test_the_last_uplink_in_service_is_not_taken_out_of_it(role: str) -> None:
     assert refusal(here.ask("set", "interface", "eth1", f"role={role}")) == text
 
 
-def test_settings_of_a_bridge_that_is_not_attached_are_refused() -> None:
-    here = world(replace(host(), external_ids={})).start()
-    attach = "to attach it: ovs-lbt attach br0"
-    text = f"bridge br0 is not attached; {attach}"
-    assert refusal(here.ask("set", "bridge", "br0", "policy=explicit")) == text
-    assert here.commands(Write) == []
-
-
 # ---- the way back ----------------------------------------------------------------------
 
 
@@ -253,7 +237,7 @@ def test_vm_ports_return_in_steps() -> None:
     here.run_for(10)
     returned: dict[float, int] = {}
     on_eth1 = 0
-    for bound in here.engine.fleet.bridges["br0"].placing.bound.values():
+    for bound in here.bridge.placing.bound.values():
         if bound.reason == "failback":
             returned[bound.since_s] = returned.get(bound.since_s, 0) + 1
             on_eth1 += bound.uplink == "eth1"
@@ -284,7 +268,7 @@ def test_a_move_during_a_staged_return_goes_ahead() -> None:
     here.set_link(1, up=False).run_for(1)
     here.set_link(1, up=True).run_for(10.1)
     last = max(n for n, uplink in here.bindings().items() if uplink == "eth2")
-    done(here.ask("move", last, "eth1"))
+    here.do(f"move {last} eth1")
     assert here.bindings()[last] == "eth1"
     assert moves(here)["manual"] == 1
 
@@ -294,7 +278,7 @@ def test_a_link_that_is_present_and_not_live_yet_delays_no_return() -> None:
     home = here.bindings()
     here.set_link(1, up=False).run_for(1)
     here.set_link(1, up=False).set_link(1, up=True).run_for(0)
-    assert here.switches["br0"].uplink_of(10) == int(home["vnet0"].removeprefix("eth"))
+    assert here.switch.uplink_of(10) == int(home["vnet0"].removeprefix("eth"))
     assert here.bindings() == home
 
 
@@ -307,12 +291,16 @@ def test_a_move_to_an_uplink_that_waits_says_how_long() -> None:
     assert says(told, "uplink eth2: ", "failback delay: 35 s", "use one of eth1")
 
 
-def test_an_uplink_missing_at_a_reconnect_waits_when_it_returns() -> None:
-    here = team("active", "active", failback_delay_s="45").disconnect()
-    state = here.switches["br0"].ports.pop(1)
-    here.connect()
+@pytest.mark.parametrize("reconnects", [False, True])
+def test_an_uplink_that_was_removed_waits_when_it_returns(reconnects: bool) -> None:
+    here = team("active", "active", failback_delay_s="45")
+    state = here.switch.ports.pop(1)
+    if reconnects:
+        here.disconnect().connect()
+    else:
+        here.say(PortRemoved("br0", 1))
     assert set(here.bindings().values()) == {"eth2"}
-    here.switches["br0"].ports[1] = state
+    here.switch.ports[1] = state
     here.say(PortChanged("br0", state)).run_for(44)
     assert used(here) == {"eth2"}
     here.run_for(3)
@@ -322,7 +310,7 @@ def test_an_uplink_missing_at_a_reconnect_waits_when_it_returns() -> None:
 def test_a_refused_failover_is_made_when_the_switch_takes_it_and_homes_stay() -> None:
     here = team("active", "active", failback_delay_s="5")
     before = here.bindings()
-    here.switches["br0"].refuse_next = "no"
+    here.switch.refuse_next = "no"
     here.set_link(1, up=False).run_for(3)
     assert used(here) == {"eth2"}
     here.set_link(1, up=True).run_for(8)
@@ -333,5 +321,13 @@ def test_nothing_waits_for_ever_where_the_team_goes_away_during_a_return() -> No
     here = team("active", "active", vms=MANY, failback_delay_s="10")
     here.set_link(1, up=False).run_for(1)
     here.set_link(1, up=True).run_for(10)
-    here.write(with_ids(here.rows["br0"], uplinks="eth8,eth9")).run_for(30)
+    here.write_keys(uplinks="eth8,eth9").run_for(30)
     here.say(PortRemoved("br0", 1), DatabaseRead(())).run_for(30)
+
+
+def test_settings_of_a_bridge_that_is_not_attached_are_refused() -> None:
+    here = world(replace(host(), external_ids={})).start()
+    attach = "to attach it: ovs-lbt attach br0"
+    text = f"bridge br0 is not attached; {attach}"
+    assert refusal(here.ask("set", "bridge", "br0", "policy=explicit")) == text
+    assert here.commands(Write) == []

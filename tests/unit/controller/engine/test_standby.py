@@ -123,7 +123,7 @@ def test_who_loses_the_lead_lets_go_of_everything() -> None:
 
 def test_whoever_waits_for_who_loses_the_lead_is_told() -> None:
     here = led()
-    here.switches["br0"].holds_answers = True
+    here.switch.holds_answers = True
     assert here.ask("move", "vnet0", "eth2") is None
     assert here.ask("drain", "eth1") is None
     assert here.ask("detach", "br0") is None
@@ -135,9 +135,8 @@ def test_whoever_waits_for_who_loses_the_lead_is_told() -> None:
 
 def test_a_lead_that_comes_back_is_as_after_a_start() -> None:
     here = led()
-    bound = {name: b.uplink for name, b in here.engine.fleet.bridges["br0"].placing.bound.items()}
+    bound = here.bindings()
     here.say(Leading(False)).run_for(5)
     here.log.clear()
     here.say(Leading(True)).run_for(5)
-    assert {n: b.uplink for n, b in here.engine.fleet.bridges["br0"].placing.bound.items()} == bound
-    assert here.applied() == []
+    assert here.bindings() == bound and here.applied() == []

@@ -1,10 +1,11 @@
-"""Operators' rules for VM ports, from the key in the database to the group on the switch."""
+"""Operators' rules and reservations for VM ports, from the key in the database to the group on the switch."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -22,12 +23,18 @@ OFPORTS = {"eth1": 1, "eth2": 2, "eth3": 3}
 
 
 def team(
-    rules: dict[str, dict[str, str]], *, policy: str = "load-based", uplinks: int = 3
+    rules: dict[str, dict[str, str]],
+    binding: str | None = None,
+    *,
+    policy: str = "load-based",
+    uplinks: int = 3,
+    speed_bps: float = 10e9,
 ) -> World:
-    row = host(policy=policy, uplinks=uplinks, failback_delay_s="5")
+    row = host(policy=policy, binding=binding, uplinks=uplinks, failback_delay_s="5")
+    bound = {"binding": binding} if binding else {}
     for name, keys in rules.items():
-        row = with_interface(row, name, **keys)
-    return world(row).start().run_for(1)
+        row = with_interface(row, name, **bound, **keys)
+    return world(row, speed_bps=speed_bps).start().run_for(1)
 
 
 def broken(here: World) -> set[tuple[str, str]]:
@@ -36,18 +43,17 @@ def broken(here: World) -> set[tuple[str, str]]:
 
 def order_of(here: World, name: str) -> list[int]:
     """The uplinks of a VM port's binding group, as the switch fails over by itself."""
-    group = here.switches["br0"].groups[tables.Group.BINDING.id_of(10 + int(name[-1]))]
+    group = here.switch.groups[tables.Group.BINDING.id_of(10 + int(name[-1]))]
     return [b.watch_port for b in group.buckets if b.watch_port is not None]
 
 
 def carried(here: World) -> dict[str, str | None]:
     """The uplink by which each VM port leaves, as the switch has it."""
     names = {ofport: name for name, ofport in OFPORTS.items()}
-    switch = here.switches["br0"]
     return {
-        name: names.get(switch.uplink_of(10 + int(name[-1])) or 0)
+        name: names.get(here.switch.uplink_of(10 + int(name[-1])) or 0)
         for name in VMS
-        if tables.Group.BINDING.id_of(10 + int(name[-1])) in switch.groups
+        if tables.Group.BINDING.id_of(10 + int(name[-1])) in here.switch.groups
     }
 
 
@@ -72,7 +78,7 @@ def test_rather_no_traffic_than_by_another_uplink() -> None:
     assert "eth1" in told["said"]["to change"]
     assert told["rules_broken"] == {"allow": "has no uplink until eth1 carries traffic"}
 
-    here.switches["br0"].learned = [(10, "02:00:00:00:00:10", 0)]
+    here.switch.learned = [(10, "02:00:00:00:00:10", 0)]
     back_s = here.now_s
     here.set_link(1, up=True).run_for(1)
     assert here.bindings()["vnet0"] == "eth1", "as the switch has it: no other could take it"
@@ -107,7 +113,7 @@ def test_what_is_named_is_allowed_less_what_is_ruled_out(allow: str, left: set[s
 def test_nothing_moves_a_vm_port_where_it_may_not_be() -> None:
     here = team({"vnet0": {"allow": "eth1"}}, uplinks=2)
     for name in VMS[1:]:
-        done(here.ask("move", name, "eth2"))
+        here.do(f"move {name} eth2")
     expected = "uplink eth2 is not allowed for vnet0; use one of eth1"
     for command in ("move vnet0 eth2", "pin vnet0 eth2", "set interface vnet0 pin=eth2"):
         assert refusal(here.ask(*command.split())) == expected
@@ -176,14 +182,15 @@ def test_rules_hold_under_every_policy(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["source-mac", "address-hash", "slb", "dynamic"])
 def test_a_vm_port_with_rules_is_not_spread_by_a_hash(policy: str) -> None:
-    here = team({"vnet0": {"allow": "eth1"}, "vnet1": {"prefer": "eth2"}}, policy=policy)
-    bridge = here.engine.fleet.bridges["br0"]
-    groups = here.switches["br0"].groups
-    ways = {n: groups[tables.Group.BINDING.id_of(10 + n)].buckets[0].actions for n in range(4)}
-    assert len(ways[0]) == len(ways[1]) == 1, "straight out"
-    assert len(ways[2]) > 1 < len(ways[3]), "by a hash"
-    assert (carried(here)["vnet0"], carried(here)["vnet1"]) == ("eth1", "eth2")
-    assert bridge.placing.rules().keys() == {"vnet0", "vnet1"}
+    rules = {"vnet0": {"allow": "eth1"}, "vnet1": {"prefer": "eth2"}, "vnet2": {"pin": "eth2"}}
+    here = team(rules, policy=policy)
+    groups = (here.switch.groups[tables.Group.BINDING.id_of(10 + n)] for n in range(4))
+    ways = [group.buckets[0].actions for group in groups]
+    assert [len(way) > 1 for way in ways] == [False, False, False, True], (
+        "straight out, or by a hash"
+    )
+    assert list(carried(here).values())[:3] == ["eth1", "eth2", "eth2"]
+    assert here.bridge.placing.rules().keys() == rules.keys()
 
 
 # ---- sets ------------------------------------------------------------------------------
@@ -196,7 +203,7 @@ def test_members_of_an_anti_affinity_set_are_apart_and_stay_so_whatever_the_load
     assert before["vnet0"] != before["vnet1"]
     alone = next(name for name in VMS[:2] if before[name] == "eth2")
     # eth2 is over the threshold, eth1 empty, and only the member could go.
-    here.switches["br0"].offered_bps = {10 + int(alone[-1]): steady(5e9), 12: steady(4e9)}
+    here.switch.offered_bps = {10 + int(alone[-1]): steady(5e9), 12: steady(4e9)}
     here.run_for(100)
     assert {n: here.bindings()[n] for n in VMS[:2]} == {n: before[n] for n in VMS[:2]}
     assert broken(here) == set()
@@ -220,9 +227,9 @@ def test_members_of_an_affinity_set_move_by_load_together_or_not_at_all(held: bo
     apart = {"vnet2": {"pin": "eth1"}, "vnet3": {"policy": "explicit", "pin": "eth1"}}
     here = team(db | apart, uplinks=2)
     for name in VMS[:2]:
-        done(here.ask("move", name, "eth1"))
+        here.do(f"move {name} eth1")
     if held:
-        done(here.ask("set", "interface", "vnet1", "exclude=true"))
+        here.do("set interface vnet1 exclude=true")
     offer(here, (2e9, 1e9, 4e9, 2e9)).run_for(100)
     bound = here.bindings()
     assert {bound["vnet0"], bound["vnet1"]} == ({"eth1"} if held else {"eth2"})
@@ -233,7 +240,7 @@ def test_members_of_an_affinity_set_move_by_load_together_or_not_at_all(held: bo
 def test_members_of_an_affinity_set_that_fit_nowhere_together_stay() -> None:
     here = team({name: {"affinity": "db"} for name in VMS[:2]}, uplinks=2)
     for name in VMS:
-        done(here.ask("move", name, "eth1"))
+        here.do(f"move {name} eth1")
     offer(here, (4e9, 4e9)).run_for(100)
     assert {here.bindings()[name] for name in VMS[:2]} == {"eth1"}
     told = explained(here, "vnet0")
@@ -293,13 +300,105 @@ def test_by_itself_the_switch_fails_over_to_where_no_other_member_is() -> None:
 def test_a_rule_that_comes_moves_what_it_must_and_nothing_more() -> None:
     here = team({}, uplinks=2, policy="load-based")
     for name in VMS:
-        done(here.ask("move", name, "eth1"))
+        here.do(f"move {name} eth1")
     for name in VMS[:2]:
-        done(here.ask("set", "interface", name, "anti-affinity=web"))
+        here.do(f"set interface {name} anti-affinity=web")
     bound = here.bindings()
     assert sorted(bound[name] for name in VMS[:2]) == ["eth1", "eth2"]
     assert (bound["vnet2"], bound["vnet3"]) == ("eth1", "eth1")
     assert moves(here)["rule"] == 1
+
+
+# ---- reservations ----------------------------------------------------------------------
+
+
+def reserving(
+    keys: dict[str, dict[str, str]], binding: str | None = None, uplinks: int = 2
+) -> World:
+    """Uplinks of 100 Mbit/s each."""
+    return team(keys, binding, uplinks=uplinks, speed_bps=100e6)
+
+
+def test_what_is_cut_by_shaping_has_no_room() -> None:
+    here = reserving({"vnet0": {"reserve_mbps": "60"}, "vnet1": {"reserve_mbps": "40"}}, "eth1")
+    assert sorted(here.bindings()[name] for name in ("vnet0", "vnet1")) == ["eth1", "eth2"]
+    here = reserving({"vnet0": {"reserve_mbps": "60"}, "vnet1": {"reserve_mbps": "35"}}, "eth1")
+    assert set(here.bindings().values()) == {"eth1"}
+    assert shown(here)["not_done"] == [] and broken(here) == set()
+
+
+def test_a_reservation_that_comes_moves_one_and_says_why() -> None:
+    here = reserving({"vnet0": {"reserve_mbps": "60", "prefer": "eth1"}}, "eth1")
+    here.do("set interface vnet1 reserve-mbps=60")
+    bound = here.bindings()
+    assert (bound["vnet0"], bound["vnet1"]) == ("eth1", "eth2")
+    assert moves(here) == {"rule": 1}
+    assert "has room for the reservation" in explained(here, "vnet1")["said"]["why there"]
+    here.run_for(60)
+    assert here.bindings() == bound and moves(here)["rule"] == 1
+
+
+def test_what_cannot_be_kept_is_told_of_uplink_and_vm_port_and_so_is_its_end() -> None:
+    pinned = {"pin": "eth1", "reserve_mbps": "60"}
+    here = reserving({"vnet0": pinned, "vnet1": pinned, "vnet2": {"reserve_mbps": "30"}}, "eth1")
+    said = "on eth1, where 120 Mbit/s is reserved; at most 95 can be reserved"
+    assert broken(here) == {("vnet0", "reserve-mbps"), ("vnet1", "reserve-mbps")}
+    assert {one["how"] for one in shown(here)["rules_broken"]} == {said}
+    assert here.bindings()["vnet2"] == "eth2"
+    assert shown(here)["not_done"] == ["reservations on eth1 total 120 Mbit/s; expected at most 95"]
+    told_of_vnet0 = explained(here, "vnet0")
+    assert told_of_vnet0["rules_broken"] == {"reserve-mbps": said}
+    assert f"broken: reserve-mbps, {said}" in told_of_vnet0["said"]["rules"]
+    here.do("unpin vnet1")
+    assert broken(here) == set() and here.bindings()["vnet1"] == "eth2"
+    events = [entry["event"] for entry in entries(here, "rule-broken", "rule-kept")]
+    assert events == ["rule-broken"] * 2 + ["rule-kept"] * 2
+
+
+def test_an_operators_move_may_break_reservations_and_holds() -> None:
+    asked = {"reserve_mbps": "60"}
+    here = reserving({"vnet0": asked, "vnet1": asked})
+    before, other = (here.bindings()[name] for name in ("vnet0", "vnet1"))
+    moved, told = done(here.ask("move", "vnet0", other)).split("\n")
+    assert moved == f"vnet0: moved from {before} to {other}"
+    assert says(told, f"vnet0 reserve-mbps: on {other}, where 120 Mbit/s is reserved; at most 95")
+    here.run_for(60)
+    assert here.bindings()["vnet0"] == here.bindings()["vnet1"] == other
+    assert broken(here) == {(name, "reserve-mbps") for name in VMS[:2]}
+    here.do("set interface vnet1 reserve-mbps=61")
+    assert here.bindings()["vnet0"] != here.bindings()["vnet1"] and broken(here) == set()
+
+
+def test_while_an_uplink_is_down_others_make_room_and_all_return() -> None:
+    sizes = {"vnet0": "60", "vnet1": "40", "vnet2": "40", "vnet3": "30"}
+    here = reserving({name: {"reserve_mbps": size} for name, size in sizes.items()}, uplinks=3)
+    before = here.bindings()
+    assert broken(here) == set()
+    for number in (1, 2, 3):
+        here.set_link(number, up=False).run_for(2)
+        assert f"eth{number}" not in here.bindings().values()
+        assert broken(here) == set(), f"without eth{number} there is room for all"
+        here.set_link(number, up=True).run_for(15)
+        assert here.bindings() == before
+    here.set_link(1, up=False).set_link(2, up=False).run_for(2)
+    assert broken(here) == {(name, "reserve-mbps") for name in sizes}, "failover waits for no room"
+    assert any("rule broken" in text for text in reports(here, "warning"))
+
+
+@pytest.mark.parametrize("rule", [{"prefer": "eth1"}, {"prefer": "!eth2"}, {"affinity": "db"}])
+@pytest.mark.parametrize("binding", [None, "eth1", "eth2"])
+def test_what_does_not_fit_one_uplink_is_shared_against_rules_and_a_restart_moves_nothing(
+    rule: dict[str, str], binding: str | None
+) -> None:
+    asked = {"reserve_mbps": "41", **rule}
+    here = reserving(dict.fromkeys(VMS, asked), binding)
+    before = here.bindings()
+    assert Counter(before.values()) == {"eth1": 2, "eth2": 2}
+    assert shown(here)["not_done"] == []
+    assert broken(here), "what was given up is told"
+    assert "reserve-mbps" not in {of for _, of in broken(here)}
+    here.restart_service().run_for(5)
+    assert here.bindings() == before
 
 
 # ---- operators -------------------------------------------------------------------------
@@ -315,56 +414,22 @@ def test_an_operators_move_may_break_what_should_be_and_holds() -> None:
     assert here.bindings()["vnet0"] == here.bindings()["vnet1"] == other
     assert broken(here) == {("vnet0", "anti-affinity"), ("vnet1", "anti-affinity")}
     # Another rule, and all of them are looked at anew.
-    done(here.ask("set", "interface", "vnet1", f"prefer={other}"))
+    here.do(f"set interface vnet1 prefer={other}")
     assert here.bindings()["vnet0"] != here.bindings()["vnet1"] == other
 
 
 def test_rules_end_as_they_begin_by_set() -> None:
     here = team({})
-    done(here.ask("set", "interface", "vnet0", "allow=eth1", "prefer=eth1", "affinity=db"))
+    here.do("set interface vnet0 allow=eth1 prefer=eth1 affinity=db")
     assert here.bindings()["vnet0"] == "eth1"
-    done(here.ask("set", "interface", "vnet0", "allow=", "prefer=", "affinity="))
-    here.run_for(2)
-    port = here.engine.fleet.bridges["br0"].config.vm_ports[0]
+    here.do("set interface vnet0 allow= prefer= affinity=").run_for(2)
+    port = here.bridge.config.vm_ports[0]
     assert not port.rules.unsplittable and len(order_of(here, "vnet0")) == 3
-
-
-def test_rules_for_a_vm_are_kept_on_the_bridge() -> None:
-    ids = {"iface-id": "web-1"}
-    row = host(uplinks=3).with_interfaces(
-        lambda i: replace(i, external_ids=ids) if i.name == "vnet0" else i
-    )
-    here = world(row).start()
-    done(here.ask("set", "interface", "vnet0", "allow=eth3", "anti-affinity=web"))
-    kept = here.rows["br0"].external_ids
-    assert kept["ovs-lbt-vm-web-1-allow"] == "eth3"
-    assert kept["ovs-lbt-vm-web-1-anti-affinity"] == "web"
-    assert here.bindings()["vnet0"] == "eth3"
-    done(here.ask("set", "interface", "vnet0", "allow="))
-    assert "ovs-lbt-vm-web-1-allow" not in here.rows["br0"].external_ids
-
-
-@pytest.mark.parametrize(
-    ("assignment", "expected"),
-    [
-        ("allow=eth9", "some of eth1, eth2, eth3, comma-separated"),
-        ("allow=!eth1,!eth2,!eth3", "some of eth1, eth2, eth3, comma-separated"),
-        ("prefer=eth1,!eth1", "names of uplinks, comma-separated"),
-        ("prefer=,", "names of uplinks, comma-separated"),
-        ("affinity=a b", "the name of a set, without commas or spaces"),
-        ("anti-affinity=a,b", "the name of a set, without commas or spaces"),
-    ],
-)
-def test_a_rule_that_cannot_be_meant_is_refused(assignment: str, expected: str) -> None:
-    here = team({})
-    found = refusal(here.ask("set", "interface", "vnet0", assignment))
-    assert assignment.partition("=")[2] in found and expected in found
-    assert not here.engine.fleet.bridges["br0"].config.vm_ports[0].rules.unsplittable
 
 
 def test_of_a_bad_rule_the_last_good_one_stays_in_force() -> None:
     here = team({"vnet0": {"allow": "eth2"}})
-    here.write(with_interface(here.rows["br0"], "vnet0", allow="eth9"))
+    here.write_keys_of("vnet0", allow="eth9")
     assert order_of(here, "vnet0") == [2]
     (error,) = shown(here)["config_errors"]
     assert error.startswith(
@@ -428,7 +493,6 @@ def test_links_come_and_go_and_in_the_end_all_is_as_it_was(
     }
     here = team(given_rules)
     before, broken_before = here.bindings(), broken(here)
-    switch = here.switches["br0"]
     for ofport, up, seconds in events:
         here.set_link(ofport, up=up)
         here.run_for(seconds)
@@ -436,7 +500,7 @@ def test_links_come_and_go_and_in_the_end_all_is_as_it_was(
             allow = values.get("allow", "eth1,eth2,eth3")
             may = {"eth2", "eth3"} if allow == "!eth1" else set(allow.split(","))
             assert {f"eth{n}" for n in order_of(here, name)} == may
-            live = {u for u in may if switch.ports[OFPORTS[u]].up}
+            live = {u for u in may if here.switch.ports[OFPORTS[u]].up}
             assert (carried(here)[name] in live) if live else carried(here)[name] is None
     for ofport in (1, 2, 3):
         here.set_link(ofport, up=True)
@@ -445,3 +509,36 @@ def test_links_come_and_go_and_in_the_end_all_is_as_it_was(
     assert carried(here) == before
     here.restart_service().run_for(10)
     assert here.bindings() == before, "a restart moves nothing"
+
+
+def test_rules_for_a_vm_are_kept_on_the_bridge() -> None:
+    ids = {"iface-id": "web-1"}
+    row = host(uplinks=3).with_interfaces(
+        lambda i: replace(i, external_ids=ids) if i.name == "vnet0" else i
+    )
+    here = world(row).start()
+    done(here.ask("set", "interface", "vnet0", "allow=eth3", "anti-affinity=web"))
+    kept = here.rows["br0"].external_ids
+    assert kept["ovs-lbt-vm-web-1-allow"] == "eth3"
+    assert kept["ovs-lbt-vm-web-1-anti-affinity"] == "web"
+    assert here.bindings()["vnet0"] == "eth3"
+    done(here.ask("set", "interface", "vnet0", "allow="))
+    assert "ovs-lbt-vm-web-1-allow" not in here.rows["br0"].external_ids
+
+
+@pytest.mark.parametrize(
+    ("assignment", "expected"),
+    [
+        ("allow=eth9", "some of eth1, eth2, eth3, comma-separated"),
+        ("allow=!eth1,!eth2,!eth3", "some of eth1, eth2, eth3, comma-separated"),
+        ("prefer=eth1,!eth1", "names of uplinks, comma-separated"),
+        ("prefer=,", "names of uplinks, comma-separated"),
+        ("affinity=a b", "the name of a set, without commas or spaces"),
+        ("anti-affinity=a,b", "the name of a set, without commas or spaces"),
+    ],
+)
+def test_a_rule_that_cannot_be_meant_is_refused(assignment: str, expected: str) -> None:
+    here = team({})
+    found = refusal(here.ask("set", "interface", "vnet0", assignment))
+    assert assignment.partition("=")[2] in found and expected in found
+    assert not here.bridge.config.vm_ports[0].rules.unsplittable

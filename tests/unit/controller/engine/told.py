@@ -20,16 +20,17 @@ def steady(bps: float) -> Rate:
 def offer(here: World, bps: Sequence[float]) -> World:
     """What VM ports from number 10 on send, each in turn; the other ones of four send nothing."""
     rates = [*bps, *[0.0] * (len(VMS) - len(bps))]
-    here.switches["br0"].offered_bps = {10 + i: steady(rate) for i, rate in enumerate(rates)}
+    here.switch.offered_bps = {10 + i: steady(rate) for i, rate in enumerate(rates)}
     return here
 
 
 def ramp() -> World:
     """The published example of load-based teaming: the loads of four VM ports on eth1 rise together."""
     here = world(host(binding="eth1", failback_delay_s="45"))
-    switch = here.switches["br0"]
-    switch.offered_bps = dict.fromkeys(range(10, 14), lambda now_s: min(0.07 * now_s, 13) * 1e9 / 4)
-    switch.learned = tuple((10 + i, f"52:54:00:00:00:0{i}", 0) for i in range(4))
+    here.switch.offered_bps = dict.fromkeys(
+        range(10, 14), lambda now_s: min(0.07 * now_s, 13) * 1e9 / 4
+    )
+    here.switch.learned = tuple((10 + i, f"52:54:00:00:00:0{i}", 0) for i in range(4))
     return here.start()
 
 
@@ -53,4 +54,4 @@ def entries(here: World, *events: str) -> list[dict[str, Any]]:
 
 def desired(here: World) -> Pipeline:
     """What the switch of br0 is to have."""
-    return here.engine.fleet.bridges["br0"].installation.desired()
+    return here.bridge.installation.desired()

@@ -35,14 +35,14 @@ def asked(here: World) -> int:
 
 def uses_group(here: World) -> bool:
     """Whether flows send connections to the group. Fragments are hashed by multipath either way."""
-    installed = here.switches["br0"].installed
+    installed = here.switch.installed
     users = [f for f in installed.flows.values() if ToGroup(GROUP_ID) in f.actions]
     assert bool(users) <= (GROUP_ID in installed.groups)
     return bool(users)
 
 
 def uses_multipath(here: World) -> bool:
-    flows = here.switches["br0"].installed.flows.values()
+    flows = here.switch.installed.flows.values()
     return any(isinstance(action, Multipath) for flow in flows for action in flow.actions)
 
 
@@ -94,7 +94,7 @@ def test_attach_and_check_tell_what_multipath_costs() -> None:
 
 def test_nothing_is_said_of_a_cost_that_goes_with_the_next_change() -> None:
     here = on_a_bond(connection_hash="auto")
-    here.switches["br0"].holds_answers = True
+    here.switch.holds_answers = True
     here.start().run_for(1)
     why = "the switch does not have the select group for dp_hash yet"
     assert told(here) == {"used": "multipath", "why": why}
@@ -128,7 +128,7 @@ def test_a_restarted_service_only_gives_the_group_its_method_again() -> None:
 
 def test_where_the_method_is_refused_to_a_group_that_is_there_multipath_is_used() -> None:
     here = on_a_bond(connection_hash="dp_hash").start().run_for(5)
-    here.switches["br0"].refuse_select = REFUSAL
+    here.switch.refuse_select = REFUSAL
     here.restart_service().run_for(5)
     assert not uses_group(here) and uses_multipath(here)
     assert_multipath(here, REFUSAL)
@@ -137,33 +137,29 @@ def test_where_the_method_is_refused_to_a_group_that_is_there_multipath_is_used(
 @pytest.mark.parametrize("restarted", [True, False], ids=["restarted", "group deleted"])
 def test_a_switch_that_lost_the_group_gets_it_again(restarted: bool) -> None:
     here = on_a_bond(connection_hash="dp_hash").start().run_for(5)
-    switch = here.switches["br0"]
     if restarted:
-        here.disconnect().run_for(1)
-        switch.flows.clear()
-        switch.groups.clear()
-        here.connect()
+        here.restart_switch()
     else:
-        del switch.groups[GROUP_ID]
+        del here.switch.groups[GROUP_ID]
         # So does Open vSwitch, with the flows that use a group.
-        for key, flow in list(switch.flows.items()):
+        for key, flow in list(here.switch.flows.items()):
             if ToGroup(GROUP_ID) in flow.actions:
-                del switch.flows[key]
+                del here.switch.flows[key]
     here.run_for(15)
     assert asked(here) == 2 and uses_group(here)
 
 
 def test_a_switch_that_refuses_is_asked_again_and_told_of_once() -> None:
     here = on_a_bond(connection_hash="auto")
-    here.switches["br0"].refuse_select = REFUSAL
+    here.switch.refuse_select = REFUSAL
     here.start().run_for(5)
     assert not uses_group(here) and uses_multipath(here) and asked(here) == 1
     assert_multipath(here, REFUSAL)
     here.run_for(2 * RETRY_AFTER_S)
     assert 1 < asked(here) <= 4
-    reports = [r for r in here.commands(Report) if isinstance(r, Report) and REFUSAL in r.text]
+    reports = [r for r in here.commands(Report) if REFUSAL in r.text]
     assert len(reports) == 1
-    here.switches["br0"].refuse_select = None
+    here.switch.refuse_select = None
     here.run_for(2 * RETRY_AFTER_S)
     assert uses_group(here) and told(here)["used"] == "dp_hash"
 
@@ -194,21 +190,21 @@ def test_only_policies_that_spread_connections_need_it() -> None:
 
 def test_a_policy_that_splits_has_the_group_before_anything_is_split() -> None:
     here = on_a_bond("adaptive", connection_hash="dp_hash").start().run_for(5)
-    assert GROUP_ID in here.switches["br0"].groups and not uses_group(here)
+    assert GROUP_ID in here.switch.groups and not uses_group(here)
     assert told(here)["used"] == "dp_hash"
 
 
 def test_the_key_is_obeyed_while_the_bridge_is_attached() -> None:
     here = on_a_bond().start().run_for(5)
     for wanted in ("dp_hash", "multipath"):
-        here.write(with_ids(here.rows["br0"], connection_hash=wanted)).run_for(5)
+        here.write_keys(connection_hash=wanted).run_for(5)
         there = wanted == "dp_hash"
         assert uses_group(here) is there
-        assert (GROUP_ID in here.switches["br0"].groups) is there
+        assert (GROUP_ID in here.switch.groups) is there
 
 
 def test_detach_removes_the_group() -> None:
     here = on_a_bond(connection_hash="dp_hash").start().run_for(5)
     here.ask("detach", "br0")
     here.run_for(5)
-    assert here.switches["br0"].installed == EMPTY
+    assert here.switch.installed == EMPTY

@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 
 
 def watched() -> InboundCheck:
-    checks = world(host()).start().engine.fleet.bridges["br0"].inbound_check
+    checks = world(host()).start().bridge.inbound_check
     moved(checks, "vnet0", "eth2", 0.0)
     return checks
 

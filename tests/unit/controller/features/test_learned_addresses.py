@@ -13,6 +13,6 @@ def looked_at(_number: int) -> FlowSpec:
 
 def test_no_flow_is_looked_at_while_no_address_is_known() -> None:
     """With thousands of VM ports there are tens of thousands, and other bridges wait meanwhile."""
-    addresses = world(host()).start().engine.fleet.bridges["br0"].addresses
+    addresses = world(host()).start().bridge.addresses
     addresses.by_port = {}
     assert addresses.seeds(map(looked_at, range(1)), EMPTY) == ()

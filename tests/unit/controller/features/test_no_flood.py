@@ -18,7 +18,7 @@ from controller.dataplane.specs import EMPTY, GroupSpec
 from controller.dataplane.tables import delivery_group_id
 from controller.features.no_flood import CLEARED_FOR_S
 from tests.unit.fake_switch import World, world
-from tests.unit.rows import bridge, host, ours, port, two_uplinks
+from tests.unit.rows import bridge, host, port
 
 MAC = "52:54:00:00:00:01"
 VMS = {10, 11}
@@ -34,7 +34,7 @@ def attached() -> World:
 
 def flooded(here: World) -> bool:
     """Whether NORMAL is given what uplinks flood."""
-    return flooding.no_flood(here.switches["br0"].installed) is not None
+    return flooding.no_flood(here.switch.installed) is not None
 
 
 def flags_and_bundles(here: World) -> list[Command]:
@@ -45,7 +45,7 @@ def test_flags_are_set_between_two_bundles_and_never_while_normal_floods() -> No
     here = attached()
     order = [type(c) for _, c in here.log if isinstance(c, Apply | SetPortFlags)]
     assert order == [Apply, SetPortFlags, Apply]
-    assert here.switches["br0"].no_flood == VMS
+    assert here.switch.no_flood == VMS
     assert flooded(here)
 
 
@@ -59,13 +59,13 @@ def test_a_restarted_service_makes_sure_and_changes_nothing() -> None:
 def test_a_flag_that_another_program_clears_is_set_again_and_reported() -> None:
     here = attached().run_for(1)
     here.log.clear()
-    here.switches["br0"].no_flood.remove(11)
+    here.switch.no_flood.remove(11)
     here.run_for(AUDIT_INTERVAL_S)
-    assert here.switches["br0"].no_flood == VMS
+    assert here.switch.no_flood == VMS
     assert not here.commands(Apply), "the pipeline stays"
     told = [str(report) for report in here.commands(Report) if "warning" in str(report)]
     assert len(told) == 1 and "no-flood on vnet1" in told[0]
-    no_flood = here.engine.fleet.bridges["br0"].no_flood
+    no_flood = here.bridge.no_flood
     assert no_flood.cleared(here.now_s) == ["vnet1"]
     here.run_for(CLEARED_FOR_S + 1)
     assert no_flood.cleared(here.now_s) == []
@@ -74,14 +74,14 @@ def test_a_flag_that_another_program_clears_is_set_again_and_reported() -> None:
 def test_a_vm_port_that_normal_has_carried_is_announced_before_its_address_is_forgotten() -> None:
     here = attached()
     here.log.clear()
-    here.switches["br0"].from_normal = ((12, MAC, None), (77, MAC, None))
+    here.switch.from_normal = ((12, MAC, None), (77, MAC, None))
     here.add_port(port("vnet2", 12))
     here.run_for(0.1)
     kinds = Apply | SetPortFlags | ReadLearned | SendFrame
     order = [type(c) for _, c in here.log if isinstance(c, kinds)]
     assert order == [Apply, Apply, SetPortFlags, ReadLearned, SendFrame, Apply]
     assert here.frames()[0][1] == 12, "port 77 is nobody's we know"
-    assert here.switches["br0"].no_flood == VMS | {12}
+    assert here.switch.no_flood == VMS | {12}
 
 
 def test_a_vm_port_that_is_new_hears_broadcasts_of_us_when_normal_has_stopped() -> None:
@@ -105,11 +105,10 @@ def _delivers(group: GroupSpec) -> bool:
 
 def test_the_number_of_a_port_that_went_says_nothing_of_the_next_with_it() -> None:
     here = attached()
-    switch = here.switches["br0"]
-    switch.no_flood.remove(11)
+    here.switch.no_flood.remove(11)
     here.say(PortRemoved("br0", 11))
     here.run_for(1)
-    assert switch.no_flood == VMS
+    assert here.switch.no_flood == VMS
 
 
 def test_a_port_the_switch_does_not_have_yet_is_asked_for_when_it_comes() -> None:
@@ -120,9 +119,9 @@ def test_a_port_the_switch_does_not_have_yet_is_asked_for_when_it_comes() -> Non
     assert not flooded(here), "a copy too many is worse than one too few"
     audits = 100 / AUDIT_INTERVAL_S
     assert len(here.commands(SetPortFlags)) == 2 + audits, "it is not asked again and again"
-    here.switches["br0"].ports[12] = PortState(12, "vnet2", up=True, speed_bps=0)
+    here.switch.ports[12] = PortState(12, "vnet2", up=True, speed_bps=0)
     here.set_link(12, up=True)
-    assert flooded(here) and here.switches["br0"].no_flood == VMS | {12}
+    assert flooded(here) and here.switch.no_flood == VMS | {12}
 
 
 def test_detach_gives_the_ports_back_to_normal_before_the_pipeline_goes() -> None:
@@ -131,23 +130,22 @@ def test_detach_gives_the_ports_back_to_normal_before_the_pipeline_goes() -> Non
     here.ask("detach", "br0")
     order = [type(c) for _, c in here.log if isinstance(c, Apply | SetPortFlags)]
     assert order == [Apply, SetPortFlags, Apply]
-    assert here.switches["br0"].no_flood == set()
-    assert here.switches["br0"].installed == EMPTY
+    assert here.switch.no_flood == set()
+    assert here.switch.installed == EMPTY
 
 
 def test_a_switch_that_refuses_costs_late_vms_their_broadcasts_and_nobody_else_anything() -> None:
     here = on_a_bond()
-    here.switches["br0"].refuse_flags = "no OpenFlow 1.0"
+    here.switch.refuse_flags = "no OpenFlow 1.0"
     here.start().run_for(20)
     assert not flooded(here)
     assert len(here.commands(SetPortFlags)) == 1
     here.ask("detach", "br0")
-    assert here.switches["br0"].installed == EMPTY
+    assert here.switch.installed == EMPTY
     assert here.rows["br0"].external_ids == {}
 
 
 def test_plain_uplinks_need_no_flags() -> None:
-    ids = ours(policy="explicit", uplinks="eth1,eth2")
-    here = world(bridge(*two_uplinks(), port("vnet0", 10), ids=ids)).start()
+    here = world(host("explicit", plain=True)).start()
     here.remove_port("vnet0").run_for(100)
     assert here.commands(SetPortFlags) == []

@@ -12,7 +12,7 @@ from controller.config.rows import BridgeRow
 from controller.dataplane import htb
 from controller.dataplane.htb import DEFAULT_CLASS, Found, Leaf
 from tests.unit.fake_switch import World, done, refusal, reports, world
-from tests.unit.rows import host, with_ids, with_interface
+from tests.unit.rows import host, with_interface
 
 MAC = "52:54:00:00:00:0{}"
 LEARNED = tuple((10 + n, MAC.format(n), 0) for n in range(4))
@@ -41,10 +41,6 @@ def goals(here: World) -> list[dict[str, htb.Shaper | None]]:
     return [dict(command.wanted) for _, command in here.log if isinstance(command, Shape)]
 
 
-def set_keys(here: World, name: str, **keys: str) -> None:
-    here.write(with_interface(here.rows["br0"], name, **keys))
-
-
 def test_without_any_key_nothing_is_queued() -> None:
     here = shared()
     assert here.shapers == {}
@@ -65,7 +61,7 @@ def test_one_key_gives_every_vm_port_a_class_on_every_uplink() -> None:
 def test_the_last_key_removed_takes_all_of_it_away() -> None:
     here = shared(limit_mbps="10")
     assert here.shapers.keys() == {"eth1", "eth2"}
-    set_keys(here, "vnet0")
+    here.write_keys_of("vnet0")
     assert here.shapers == {}
     assert not any(found.is_ours for found in here.queueing.values())
 
@@ -79,7 +75,7 @@ def test_limits_and_reservations_are_ceilings_and_rates() -> None:
 def test_a_move_changes_no_class() -> None:
     here = shared(shares="100", reserve_mbps="20", limit_mbps="30")
     before, asked = dict(here.shapers), len(here.commands(Shape))
-    done(here.ask("move", "vnet0", "eth2"))
+    here.do("move vnet0 eth2")
     assert here.bindings()["vnet0"] == "eth2"
     assert here.shapers == before
     assert len(here.commands(Shape)) == asked
@@ -90,7 +86,7 @@ def test_reservations_beyond_an_uplink_are_cut_and_reported() -> None:
     kept = [leaves(here)[port].rate_bps for port in (10, 11, 12)]
     assert sum(kept) <= CAPACITY_BPS
     assert len(set(kept)) == 1
-    (said,) = here.engine.fleet.status()[0].not_done
+    (said,) = here.status.not_done
     assert said == "reservations on eth1 total 180 Mbit/s; expected at most 95"
 
 
@@ -98,7 +94,7 @@ def test_reservations_are_placed_where_there_is_room() -> None:
     here = shared(three_with(binding="eth1", reserve_mbps="45"))
     at = here.bindings()
     assert sorted((at["vnet0"], at["vnet1"], at["vnet2"])) == ["eth1", "eth1", "eth2"]
-    assert here.engine.fleet.status()[0].not_done == ()
+    assert here.status.not_done == ()
 
 
 def test_somebodys_own_qdisc_stays_and_is_reported_once() -> None:
@@ -108,11 +104,11 @@ def test_somebodys_own_qdisc_stays_and_is_reported_once() -> None:
     here.start().run_for(60)
     text = "eth1 has qdisc tbf 8001:; remove it, or set ovs-lbt-qdisc=replace"
     assert here.shapers.keys() == {"eth2"}
-    assert here.engine.fleet.status()[0].not_done == (text,)
+    assert [*here.status.not_done] == [text]
     assert reports(here, "warning") == [f"br0: not done: {text}"]
-    done(here.ask("set", "interface", "eth1", "qdisc=replace"))
+    here.do("set interface eth1 qdisc=replace")
     assert here.shapers.keys() == {"eth1", "eth2"}
-    assert here.engine.fleet.status()[0].not_done == ()
+    assert here.status.not_done == ()
     assert "br0: qdisc of eth1: replaced; it was tbf 8001:" in reports(here, "warning")
 
 
@@ -133,10 +129,10 @@ def test_keys_removed_while_nobody_looked_are_noticed() -> None:
 
 def test_an_address_that_is_missing_is_looked_for() -> None:
     here = shared(limit_mbps="10")
-    here.switches["br0"].learned = LEARNED[1:]
+    here.switch.learned = LEARNED[1:]
     here.run_for(11)
     assert MAC.format(0) not in dict(here.shapers["eth1"].sources)
-    here.switches["br0"].learned = LEARNED
+    here.switch.learned = LEARNED
     here.log.clear()
     here.run_for(3)
     assert here.commands(ReadLearned)
@@ -154,14 +150,14 @@ def test_uplinks_are_looked_at_again_as_the_switch_returns() -> None:
 
 def test_observing_leaves_nothing() -> None:
     here = shared(shares="100")
-    here.write(with_ids(here.rows["br0"], mode="observe")).run_for(3)
+    here.write_keys(mode="observe").run_for(3)
     assert here.shapers == {}
 
 
 def test_a_detach_waits_for_uplinks_that_are_being_changed() -> None:
     here = shared()
     here.holds_shaped = True
-    set_keys(here, "vnet0", shares="100")
+    here.write_keys_of("vnet0", shares="100")
     assert here.ask("detach", "br0") is None
     here.holds_shaped = False
     here.say(*here.held_shaped).run_for(1)
@@ -180,10 +176,10 @@ def test_a_detach_that_cannot_wait_says_what_it_leaves() -> None:
 
 def test_under_a_policy_that_rewrites_addresses_shares_are_reported() -> None:
     row = with_interface(host("dynamic", binding="eth1"), "vnet0", shares="100")
-    (said,) = shared(row).engine.fleet.status()[0].not_done
+    (said,) = shared(row).status.not_done
     assert said.startswith("shares of vnet0: dynamic uses other source addresses")
     pinned = with_interface(host("dynamic", binding="eth1"), "vnet0", shares="100", pin="eth1")
-    assert shared(pinned).engine.fleet.status()[0].not_done == ()
+    assert shared(pinned).status.not_done == ()
 
 
 def test_an_uplink_of_unknown_speed_is_reported() -> None:
@@ -191,7 +187,7 @@ def test_an_uplink_of_unknown_speed_is_reported() -> None:
     here = world(row, speed_bps=0, learned=LEARNED).start().run_for(3)
     assert here.shapers == {}
     found = "capacity of eth1 is unknown; set capacity-mbps, which shares and reservations need"
-    assert found in here.engine.fleet.status()[0].not_done
+    assert found in here.status.not_done
 
 
 def test_queues_share_a_buffer_on_the_userspace_datapath_only() -> None:
@@ -200,19 +196,48 @@ def test_queues_share_a_buffer_on_the_userspace_datapath_only() -> None:
     here = shared(replace(row, in_userspace=True))
     # Four VM ports with one uplink each, and what is nobody's on both.
     assert here.shapers["eth1"].queues == 6
-    set_keys(here, "vnet1", unit="source-mac")
+    here.write_keys_of("vnet1", unit="source-mac")
     here.run_for(3)
     assert here.shapers["eth1"].queues == 7, "its addresses may use both uplinks"
-    set_keys(here, "vnet1", unit="source-mac", policy="dynamic", pin="eth1")
+    here.write_keys_of("vnet1", unit="source-mac", policy="dynamic", pin="eth1")
     here.run_for(3)
     assert here.shapers["eth1"].queues == 6
 
 
 def test_an_address_that_two_ports_have_is_of_the_one_that_asks() -> None:
     here = shared(shares="100")
-    here.switches["br0"].learned = (*LEARNED, (11, MAC.format(0), 7))
+    here.switch.learned = (*LEARNED, (11, MAC.format(0), 7))
     here.run_for(12)
     assert dict(here.shapers["eth1"].sources)[MAC.format(0)] == 10
+
+
+def test_what_was_said_is_shown() -> None:
+    here = shared(shares="100", reserve_mbps="20", limit_mbps="30")
+    words = "shares 100, 20 Mbit/s reserved, at most 30 Mbit/s"
+    assert words in done(here.ask("show"))
+    assert words in done(here.ask("explain", "vnet0")).replace("\n" + " " * 14, " ")
+    (status, *_) = here.status.ports
+    port = status.port
+    assert (port.shares, port.rules.reserve_bps, port.limit_bps) == (100, 20e6, 30e6)
+    assert status.shaped_drops == 0
+
+
+def test_drops_are_summed_over_uplinks() -> None:
+    here = shared(shares="100")
+    for name in ("eth1", "eth2"):
+        here.drops[name] = {10: 3, 11: 1}
+    here.run_for(12)
+    assert [p.shaped_drops for p in here.status.ports] == [6, 2, 0, 0]
+    assert htb.class_minor(10) == 10
+
+
+def test_queues_keep_nothing_busy_while_a_detach_waits_for_a_silent_switch() -> None:
+    here = shared(limit_mbps="10")
+    here.switches.pop("br0")
+    here.engine.handle(Request(7, ("detach", "br0")), here.now_s)
+    here.bridge.shaping.read_anew()
+    here.engine.handle(Tick(), here.now_s)
+    assert here.engine.deadline_s() > here.now_s
 
 
 @pytest.mark.parametrize(
@@ -226,33 +251,3 @@ def test_an_address_that_two_ports_have_is_of_the_one_that_asks() -> None:
 def test_what_is_no_value_is_refused(words: str, text: str) -> None:
     here = shared(limit_mbps="10")
     assert refusal(here.ask("set", "interface", "vnet0", words)).endswith(text)
-
-
-def test_what_was_said_is_shown() -> None:
-    here = shared(shares="100", reserve_mbps="20", limit_mbps="30")
-    words = "shares 100, 20 Mbit/s reserved, at most 30 Mbit/s"
-    assert words in done(here.ask("show"))
-    assert words in done(here.ask("explain", "vnet0")).replace("\n" + " " * 14, " ")
-    (status, *_) = here.engine.fleet.status()[0].ports
-    port = status.port
-    assert (port.shares, port.rules.reserve_bps, port.limit_bps) == (100, 20e6, 30e6)
-    assert status.shaped_drops == 0
-
-
-def test_drops_are_summed_over_uplinks() -> None:
-    here = shared(shares="100")
-    for name in ("eth1", "eth2"):
-        here.drops[name] = {10: 3, 11: 1}
-    here.run_for(12)
-    assert [p.shaped_drops for p in here.engine.fleet.status()[0].ports] == [6, 2, 0, 0]
-    assert htb.class_minor(10) == 10
-
-
-def test_queues_keep_nothing_busy_while_a_detach_waits_for_a_silent_switch() -> None:
-    here = shared(limit_mbps="10")
-    here.switches.pop("br0")
-    here.engine.handle(Request(7, ("detach", "br0")), here.now_s)
-    bridge = here.engine.fleet.bridges["br0"]
-    bridge.shaping.read_anew()
-    here.engine.handle(Tick(), here.now_s)
-    assert here.engine.deadline_s() > here.now_s

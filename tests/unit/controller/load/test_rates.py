@@ -97,29 +97,22 @@ def test_a_counter_that_begins_to_be_counted_was_not_at_zero_before() -> None:
 # ---- the mean over a window ------------------------------------------------------------
 
 
-def test_the_mean_is_of_the_whole_window_not_of_the_last_poll() -> None:
-    burst = [(t, t * 1000, 0) for t in range(30)] + [(30, 1_000_000, 0)]
-    mean = rates(*burst).mean(30)
-    assert mean is not None and mean.tx_bps == pytest.approx(8 * 1_000_000 / 30)
+MEANS: dict[str, tuple[list[tuple[float, int, int]], float | None]] = {
+    "of the whole window, not of the last poll": ([*steady(0, 29), (30, 1_000_000, 0)], 8e6 / 30),
+    "none before the window is covered": (steady(0, 26), None),
+    "a window that is covered": (steady(0, 30), 8000),
+    "polls that come a little early": ([(0, 0, 0), (29.2, 29200, 0)], 8000),
+    "without old traffic": ([(t, min(t, 20) * 1000, 0) for t in range(71)], 0),
+    "polls longer apart than the window": ([(0, 0, 0), (60, 60000, 0)], 8000),
+}
 
 
-def test_there_is_no_mean_before_the_window_is_covered() -> None:
-    assert rates(*steady(0, 26)).mean(30) is None
-    assert rates(*steady(0, 30)).mean(30) == Load(tx_bps=8000)
-
-
-def test_polls_that_come_a_little_early_cover_a_window() -> None:
-    mean = rates((0, 0, 0), (29.2, 29200, 0)).mean(30)
-    assert mean is not None and mean.tx_bps == pytest.approx(8000)
-
-
-def test_old_traffic_does_not_count() -> None:
-    quiet_since = [(t, min(t, 20) * 1000, 0) for t in range(71)]
-    assert rates(*quiet_since).mean(30) == Load()
-
-
-def test_polls_longer_apart_than_the_window_still_give_a_mean() -> None:
-    assert rates((0, 0, 0), (60, 60000, 0), keep_s=150).mean(30) == Load(tx_bps=8000)
+@pytest.mark.parametrize(("samples", "tx_bps"), MEANS.values(), ids=list(MEANS))
+def test_the_mean_is_that_of_a_window(
+    samples: list[tuple[float, int, int]], tx_bps: float | None
+) -> None:
+    mean = rates(*samples, keep_s=150).mean(30)
+    assert (mean and mean.tx_bps) == (None if tx_bps is None else pytest.approx(tx_bps))
 
 
 def test_memory_is_bounded_by_the_window() -> None:

@@ -94,7 +94,7 @@ def test_a_new_fail_mode_has_flushed_before_what_was_encoded_is_installed() -> N
     kinds = [type(c) for _, c in here.log if isinstance(c, Prepare | Write | ReadInstalled | Apply)]
     until_flushed = [ReadInstalled] * 4
     assert kinds[: kinds.index(Apply)] == [ReadInstalled, Prepare, Write, *until_flushed]
-    assert here.commands(Prepare) == [Prepare(first) for first in here.commands(Apply)[:1]]  # type: ignore[arg-type]
+    assert here.commands(Prepare) == [Prepare(first) for first in here.commands(Apply)[:1]]
     looked_after = kinds[kinds.index(Apply) + 1 :]
     assert Write in looked_after and ReadInstalled in looked_after
 

@@ -26,7 +26,7 @@ def team(policy: str, uplinks: int = 2, failback_delay_s: str = "45") -> BridgeR
 
 def homes(here: World, policy: str) -> dict[int, int | None]:
     """The uplink of each bucket on the switch."""
-    switch, number = here.switches["br0"], buckets.number_of(policy)
+    switch, number = here.switch, buckets.number_of(policy)
     return {bucket: switch.uplink_of_bucket(number, bucket) for bucket in range(256)}
 
 
@@ -51,9 +51,9 @@ def test_shares_are_those_of_capacity() -> None:
 
 def restart(here: World) -> None:
     """The service starts anew, which moves nothing."""
-    installed = here.switches["br0"].installed
+    installed = here.switch.installed
     here.restart_service().connect().run_for(1)
-    assert here.switches["br0"].installed == installed
+    assert here.switch.installed == installed
     assert moves(here) == {} and here.commands(Apply) == []
 
 
@@ -84,11 +84,11 @@ def test_an_uplink_that_fails_concerns_its_own_buckets_and_gets_them_back(
 def test_an_uplink_out_of_the_team_concerns_its_own_buckets() -> None:
     here = world(with_ids(team("address-hash", uplinks=3), uplinks="eth1,eth2,eth3")).start()
     before = homes(here, "address-hash")
-    here.write(with_ids(here.rows["br0"], uplinks="eth1,eth2")).run_for(1)
+    here.write_keys(uplinks="eth1,eth2").run_for(1)
     after = homes(here, "address-hash")
     changed = [bucket for bucket in before if before[bucket] != after[bucket]]
     assert len(changed) <= Counter(before.values())[3] + 1
-    here.write(with_ids(here.rows["br0"], uplinks="eth1,eth2,eth3")).run_for(1)
+    here.write_keys(uplinks="eth1,eth2,eth3").run_for(1)
     assert shares(here, "address-hash") in ({1: 86, 2: 85, 3: 85}, {1: 85, 2: 86, 3: 85})
 
 
@@ -100,7 +100,7 @@ def loaded(policy: str, mbps: float, on: int = 1, count: int = 8) -> World:
     here = world(team(policy), speed_bps=100e6).start()
     number = buckets.number_of(policy)
     there = [bucket for bucket, uplink in homes(here, policy).items() if uplink == on][:count]
-    here.switches["br0"].hashed_bps = {(number, b): lambda _: mbps * 1e6 for b in there}
+    here.switch.hashed_bps = {(number, b): lambda _: mbps * 1e6 for b in there}
     return here
 
 
@@ -108,10 +108,9 @@ def loaded(policy: str, mbps: float, on: int = 1, count: int = 8) -> World:
 def test_buckets_are_moved_until_uplinks_send_the_same(policy: str, within_s: float) -> None:
     here = loaded(policy, 10).run_for(within_s)
     assert moves(here) == {"rebalance": 4}
-    first, second = here.engine.fleet.status()[0].uplinks
     here.run_for(30)
     assert moves(here) == {"rebalance": 4}, "and no further"
-    first, second = here.engine.fleet.status()[0].uplinks
+    first, second = here.status.uplinks
     assert first.uplink.load.tx_bps == pytest.approx(second.uplink.load.tx_bps)
     assert f"br0: {policy}, 4 buckets: eth1 -> eth2 (rebalance)" in reports(here, "info")
 
@@ -121,7 +120,7 @@ def test_a_policy_s_own_window_may_be_longer_than_the_bridge_s(
     policy: str, within_s: float
 ) -> None:
     here = loaded(policy, 10)
-    here.write(with_ids(here.rows["br0"], **{"window-s": "1"})).run_for(within_s)
+    here.write_keys(**{"window-s": "1"}).run_for(within_s)
     assert moves(here) == {"rebalance": 4}
 
 
@@ -140,27 +139,15 @@ def test_a_rebalanced_bucket_stays_where_it_is_over_a_restart() -> None:
 # ---- who is told -----------------------------------------------------------------------
 
 
-def told(here: World) -> set[int]:
-    return {ofport for _, ofport in here.frames()}
-
-
 @pytest.mark.parametrize("policy", ["slb", "dynamic"])
 def test_only_addresses_that_move_are_announced(policy: str) -> None:
     """What is under an address of ours moves without anybody's knowing."""
     here = loaded(policy, 10)
-    here.switches["br0"].learned = ((10, MAC, 0),)
+    here.switch.learned = ((10, MAC, 0),)
     here.log.clear()
     here.run_for(14)
     assert moves(here) == {"rebalance": 4}
-    assert told(here) == ({10} if policy == "slb" else set())
-
-
-def test_on_a_lag_nobody_is_told() -> None:
-    here = world(with_ids(team("slb"), teaming="static"), speed_bps=100e6).start()
-    here.switches["br0"].learned = ((10, MAC, 0),)
-    here.log.clear()
-    here.set_link(1, up=False).run_for(5)
-    assert here.frames() == []
+    assert {ofport for _, ofport in here.frames()} == ({10} if policy == "slb" else set())
 
 
 # ---- port groups -----------------------------------------------------------------------
@@ -170,31 +157,11 @@ def test_an_interface_s_policy_wins_over_the_bridge_s() -> None:
     row = with_interface(host(policy="explicit"), "vnet1", policy="originating-port")
     here = world(row).start()
     assert here.bindings() == {n: "eth2" if n == "vnet1" else "eth1" for n in VMS}
-    done(here.ask("set", "interface", "vnet2", "policy=dynamic"))
+    here.do("set interface vnet2 policy=dynamic")
     assert shares(here, "dynamic") == {1: 128, 2: 128}
     assert "(dynamic)" not in done(here.ask("show")).split("vnet1")[0]
-    here.write(with_interface(here.rows["br0"], "vnet2")).run_for(1)
+    here.write_keys_of("vnet2").run_for(1)
     assert shares(here, "dynamic") == {None: 256}, "buckets that nobody uses are gone"
-
-
-def test_all_traffic_counts_and_only_load_based_ports_move() -> None:
-    row = host(policy="load-based", binding="eth1")
-    for name in ("vnet0", "vnet1", "vnet2"):
-        row = with_interface(row, name, binding="eth1", policy="originating-port")
-    here = world(row)
-    here.switches["br0"].offered_bps = {10 + i: lambda _: 2.5e9 for i in range(4)}
-    here.start().run_until(300)
-    assert moves(here) == {"threshold": 1}
-    assert here.bindings()["vnet3"] == "eth2"
-
-
-def test_a_pinned_port_is_not_hashed() -> None:
-    here = world(with_interface(team("dynamic"), "vnet1", pin="eth1")).start()
-    hashed = {
-        p.ofport: buckets.hashed_by(p, ()) for p in here.engine.fleet.bridges["br0"].config.vm_ports
-    }
-    assert hashed == {10: "dynamic", 11: None, 12: "dynamic", 13: "dynamic"}
-    assert here.switches["br0"].uplink_of(11) == 1
 
 
 # ---- teams that a policy does not work on ----------------------------------------------
@@ -219,17 +186,15 @@ def test_a_change_that_breaks_a_rule_of_set_is_refused(words: str, found: str) -
 
 def test_written_straight_to_the_database_it_leaves_the_policy_as_it_was() -> None:
     here = world(host(policy="explicit")).start()
-    here.write(with_ids(here.rows["br0"], policy="ip-hash")).run_for(1)
-    (status,) = here.engine.fleet.status()
-    assert status.config.policy == "explicit" and len(status.config.errors) == 1
-    here.write(with_ids(here.rows["br0"], teaming="static")).run_for(1)
-    (status,) = here.engine.fleet.status()
-    assert (status.config.policy, status.config.errors) == ("ip-hash", ())
+    here.write_keys(policy="ip-hash").run_for(1)
+    assert here.status.config.policy == "explicit" and len(here.status.config.errors) == 1
+    here.write_keys(teaming="static").run_for(1)
+    assert (here.status.config.policy, [*here.status.config.errors]) == ("ip-hash", [])
 
 
 def test_leaving_for_normal_the_buckets_gather_as_well() -> None:
     here = world(with_ids(backed_up(), policy="dynamic")).start()
-    here.write(with_ids(here.rows["br0"], policy="dynamic", mode="observe")).run_for(0.5)
+    here.write_keys(policy="dynamic", mode="observe").run_for(0.5)
     assert shares(here, "dynamic") == {2: 256}
 
 
@@ -248,3 +213,29 @@ def test_a_bucket_of_no_hash_is_not_counted() -> None:
     here = world(host("ip-hash")).start().run_for(3)
     here.say(UnitCountersRead("br0", (), (((200, 0), Sample(1.0, 5, 0)),)))
     assert here.bindings().keys() == {"vnet0", "vnet1", "vnet2", "vnet3"}
+
+
+def test_on_a_lag_nobody_is_told() -> None:
+    here = world(with_ids(team("slb"), teaming="static"), speed_bps=100e6).start()
+    here.switch.learned = ((10, MAC, 0),)
+    here.log.clear()
+    here.set_link(1, up=False).run_for(5)
+    assert here.frames() == []
+
+
+def test_a_pinned_port_is_not_hashed() -> None:
+    here = world(with_interface(team("dynamic"), "vnet1", pin="eth1")).start()
+    hashed = {p.ofport: buckets.hashed_by(p, ()) for p in here.bridge.config.vm_ports}
+    assert hashed == {10: "dynamic", 11: None, 12: "dynamic", 13: "dynamic"}
+    assert here.switch.uplink_of(11) == 1
+
+
+def test_all_traffic_counts_and_only_load_based_ports_move() -> None:
+    row = host(policy="load-based", binding="eth1")
+    for name in ("vnet0", "vnet1", "vnet2"):
+        row = with_interface(row, name, binding="eth1", policy="originating-port")
+    here = world(row)
+    here.switch.offered_bps = {10 + i: lambda _: 2.5e9 for i in range(4)}
+    here.start().run_until(300)
+    assert moves(here) == {"threshold": 1}
+    assert here.bindings()["vnet3"] == "eth2"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,7 +16,7 @@ from controller.decisions.scheduler import Scheduler
 from controller.teaming import buckets
 from controller.teaming.splits import MERGE_AFTER_S, REMEMBERED_S, Splits
 from tests.unit.fake_switch import World, done, moves, world
-from tests.unit.rows import bridge, host, ours, port, two_uplinks, with_ids, with_interface
+from tests.unit.rows import VMS, host, with_ids
 
 NUMBER = buckets.number_of("adaptive")
 # 32 connections, the k-th with 1/k of the first one's traffic.
@@ -34,10 +33,9 @@ def hot(
     """VMs on the first of some uplinks of 10 Gbit/s."""
     keys = {"poll_interval_ms": "1000", **keys}
     here = world(with_ids(host("adaptive", binding="eth1"), **keys))
-    switch = here.switches["br0"]
     for ofport, gbps in enumerate(loads_gbps, 10):
-        switch.offered_bps[ofport] = offered(gbps)
-        switch.connections[ofport] = flows
+        here.switch.offered_bps[ofport] = offered(gbps)
+        here.switch.connections[ofport] = flows
     return here.start()
 
 
@@ -46,17 +44,15 @@ def offered(gbps: float | Callable[[float], float]) -> Callable[[float], float]:
 
 
 def split(here: World) -> set[int]:
-    switch = here.switches["br0"]
-    return {ofport for ofport in range(10, 14) if switch.hash_of(ofport) == NUMBER}
+    return {ofport for ofport in range(10, 14) if here.switch.hash_of(ofport) == NUMBER}
 
 
 def used(here: World) -> list[float]:
-    return [uplink.uplink.load.tx_bps / 1e9 for uplink in here.engine.fleet.status()[0].uplinks]
+    return [uplink.uplink.load.tx_bps / 1e9 for uplink in here.status.uplinks]
 
 
 def homes(here: World) -> dict[int, int | None]:
-    switch = here.switches["br0"]
-    return {bucket: switch.uplink_of_bucket(NUMBER, bucket) for bucket in range(256)}
+    return {bucket: here.switch.uplink_of_bucket(NUMBER, bucket) for bucket in range(256)}
 
 
 @pytest.mark.slow
@@ -90,22 +86,19 @@ def test_one_that_fits_is_not_split() -> None:
 )
 def test_one_with_rules_stays_whole(keys: dict[str, str]) -> None:
     here = hot(15.0)
-    here.write(with_interface(here.rows["br0"], "vnet0", **keys)).run_until(20)
+    here.write_keys_of("vnet0", **keys).run_until(20)
     assert split(here) == set()
-    assert not any(group >> 16 == 0x6CE0 + NUMBER for group in here.switches["br0"].groups)
+    assert not any(group >> 16 == 0x6CE0 + NUMBER for group in here.switch.groups)
 
 
 def test_a_restart_moves_nothing_and_an_empty_switch_gets_it_back() -> None:
     here = hot(14.0, 1.0).run_until(60)
-    switch, placed = here.switches["br0"], homes(here)
+    switch, placed = here.switch, homes(here)
     installed = switch.installed
     here.restart_service().connect().run_for(20)
     assert split(here) == {10} and switch.installed == installed
     assert moves(here) == {} and here.commands(Apply) == []
-    here.disconnect()
-    switch.flows.clear()
-    switch.groups.clear()
-    here.connect().run_for(1)
+    here.restart_switch().run_for(1)
     assert split(here) == {10} and homes(here) == placed
 
 
@@ -119,7 +112,7 @@ def test_it_is_whole_again_when_it_has_cooled() -> None:
     assert split(here) == {10}, "not at once"
     here.run_until(175)
     assert split(here) == set() and moves(here)["merge"] == 1
-    assert not any(group >> 16 == 0x6CE0 + NUMBER for group in here.switches["br0"].groups)
+    assert not any(group >> 16 == 0x6CE0 + NUMBER for group in here.switch.groups)
     before = moves(here)
     here.run_for(100)
     assert moves(here) == before
@@ -200,7 +193,7 @@ def test_noise_moves_no_bucket() -> None:
 
 def test_a_pin_merges_it_at_once() -> None:
     here = hot(14.0, 1.0).run_until(30)
-    here.write(with_interface(here.rows["br0"], "vnet0", pin="eth2")).run_for(2)
+    here.write_keys_of("vnet0", pin="eth2").run_for(2)
     assert split(here) == set() and moves(here)["merge"] == 1
     assert here.bindings()["vnet0"] == "eth2"
 
@@ -214,7 +207,7 @@ def test_another_policy_and_observing_a_bond_end_it_and_a_port_that_goes_leaves_
         here.write(before).run_for(20)
         assert split(here) == {10}
     here.remove_port("vnet0").run_for(2)
-    assert not any(group >> 16 == 0x6CE0 + NUMBER for group in here.switches["br0"].groups)
+    assert not any(group >> 16 == 0x6CE0 + NUMBER for group in here.switch.groups)
 
 
 @pytest.mark.slow
@@ -230,29 +223,26 @@ def test_a_link_that_fails_takes_its_buckets_along_and_gets_them_back() -> None:
 @pytest.mark.slow
 def test_observed_it_is_said_and_not_done() -> None:
     here = hot(14.0, 1.0, mode="observe").run_until(60)
-    status = here.engine.fleet.status()[0]
+    status = here.status
     assert split(here) == set()
     assert status.moves_planned["split"] == 1 and status.moves_applied["split"] == 0
     here.run_for(60)
-    assert here.engine.fleet.status()[0].moves_planned["split"] == 1
+    assert here.status.moves_planned["split"] == 1
 
 
 @pytest.mark.slow
 def test_what_is_observed_from_here_on_stays_split_on_plain_uplinks() -> None:
-    ports = [port(f"vnet{n}", 10 + n, ours(binding="eth1")) for n in range(2)]
-    plain = {"policy": "adaptive", "uplinks": "eth1,eth2", "poll_interval_ms": "1000"}
-    row = bridge(*two_uplinks(), *ports, ids=ours(**plain))
-    here = world(replace(row, fail_mode="secure"))
-    switch = here.switches["br0"]
-    switch.offered_bps = {10: offered(cools(90, 14.0, 1.0)), 11: offered(1.0)}
-    switch.connections = {10: FLOWS, 11: FLOWS}
+    row = host("adaptive", binding="eth1", vms=VMS[:2], plain=True, poll_interval_ms="1000")
+    here = world(row)
+    here.switch.offered_bps = {10: offered(cools(90, 14.0, 1.0)), 11: offered(1.0)}
+    here.switch.connections = {10: FLOWS, 11: FLOWS}
     here.start().run_until(60)
     assert split(here) == {10}
     placed = homes(here)
-    here.write(with_ids(here.rows["br0"], mode="observe")).run_until(240)
+    here.write_keys(mode="observe").run_until(240)
     assert split(here) == {10} and homes(here) == placed
-    assert here.engine.fleet.status()[0].moves_planned["merge"] == 1
-    here.write(with_ids(here.rows["br0"], mode="enforce")).run_for(10)
+    assert here.status.moves_planned["merge"] == 1
+    here.write_keys(mode="enforce").run_for(10)
     assert split(here) == {10}, "what is in force goes on"
 
 
@@ -274,6 +264,6 @@ def test_a_plan_of_it_is_shown_and_applied(monkeypatch: pytest.MonkeyPatch) -> N
     assert split(here) == set()
     shown = done(here.ask("plan", "br0"))
     assert "75%" in shown and shown.splitlines()[3].split()[-1] == "split", shown
-    done(here.ask("apply", "br0"))
+    here.do("apply br0")
     assert split(here) == {10} and moves(here)["split"] == 1
     assert Counter(homes(here).values())[1] == pytest.approx(119, abs=20), "shares as planned"

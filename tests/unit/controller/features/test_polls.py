@@ -1,4 +1,4 @@
-"""Loads of VM ports are those of whole frames, although tc counts frames without their headers."""
+"""Polls: loads are those of whole frames, although tc counts frames without headers; convergence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.api.events import UNSUPPORTED, PortCounters, Sample, UnitCountersRead
-from controller.features.polls import HEADER_BYTES, with_headers
+from controller.features.polls import HEADER_BYTES, ConvergenceTimer, with_headers
 from controller.load.loads import Loads
 from tests.unit.controller.engine.told import offer
 from tests.unit.fake_switch import World, world
@@ -89,7 +89,7 @@ def small_frames(offload: bool) -> World:
 def test_a_vm_port_is_not_moved_to_where_it_only_seems_to_fit() -> None:
     here = small_frames(offload=True)
     assert here.bindings() == {"vnet0": "eth1", "vnet1": "eth1", "vnet2": "eth2"}
-    assert here.engine.fleet.status()[0].uplinks[0].unrelieved
+    assert here.status.uplinks[0].unrelieved
     # As it would be without the headers.
     assert small_frames(offload=False).bindings()["vnet1"] == "eth2"
 
@@ -97,7 +97,27 @@ def test_a_vm_port_is_not_moved_to_where_it_only_seems_to_fit() -> None:
 def test_loads_begin_anew_when_offload_is_asked_for() -> None:
     here = small_frames(offload=False)
     here.write(replace(here.rows["br0"], hw_offload=True))
-    loads = here.engine.fleet.bridges["br0"].loads
-    assert loads.at(10).flows.known_s() == 0.0
+    assert here.bridge.loads.at(10).flows.known_s() == 0.0
     here.run_for(20)
-    assert loads.unit(10, 10.0).tx_bps == pytest.approx(50e6, rel=1e-4)
+    assert here.bridge.loads.unit(10, 10.0).tx_bps == pytest.approx(50e6, rel=1e-4)
+
+
+# ---- convergence: it ends with the last move before policies have nothing more to move ----------
+
+
+def test_from_the_first_move_to_the_last_confirmation_each_time_anew() -> None:
+    timer = ConvergenceTimer()
+    for first_s in (10.0, 99.0):
+        for moved_s in (first_s, first_s + 2.0):
+            timer.start(moved_s)
+            timer.confirm_moves(moved_s + 0.25)
+        assert timer.stop() == 2.25
+        assert timer.stop() is None, "at rest since"
+
+
+def test_moves_of_operators_and_refused_ones_are_none() -> None:
+    timer = ConvergenceTimer()
+    timer.confirm_moves(3.0)
+    assert timer.stop() is None
+    timer.start(4.0)
+    assert timer.stop() is None, "the switch has confirmed nothing"
