@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import random
-from dataclasses import replace
 
 import pytest
 
 from policies.presets import PRESETS
 from tests.unit.controller.engine.jumps import moved
-from tests.unit.controller.load.counted_late import LateSwitch, Vm, counted_late, vms
+from tests.unit.controller.load.counted_late import counted_late, vms
 from tests.unit.fake_switch import Rate, World, moves
 
 JUMP_S = 20.35
@@ -24,37 +23,27 @@ def jump(before: float, after: float) -> Rate:
 
 
 # Behind the patch port, and on two ports of their own.
-ONE = vms(10, jump(8, 47)), [*vms(11, jump(3, 34)), *vms(12, jump(4, 6))]
-SOME = (
-    vms(10, jump(3, 31), jump(2, 22), jump(4, 9), jump(12, 4)),
-    [*vms(11, jump(3, 17)), *vms(12, jump(5, 3))],
-)
-
-
-def sending(of: tuple[list[Vm], list[Vm]]) -> list[Vm]:
-    return [*of[0], *of[1]]
+ONE = vms(10, jump(8, 47)) | vms(11, jump(3, 34)) | vms(12, jump(4, 6))
+BEHIND = vms(10, jump(3, 31), jump(2, 22), jump(4, 9), jump(12, 4))
+SOME = BEHIND | vms(11, jump(3, 17)) | vms(12, jump(5, 3))
 
 
 @functools.cache
 def settled(policy: str, unit: str, some: bool, beat_s: float) -> World:
     keys = {"window_s": "5"} if PRESETS[policy].window_s is None else {}
-    here = counted_late(policy, sending(SOME if some else ONE), beat_s, unit=unit, keys=keys)
+    here = counted_late(policy, SOME if some else ONE, beat_s, unit=unit, keys=keys)
     return here.run_until(JUMP_S + 30.0)
 
 
 def ways(here: World) -> dict[str, int | None]:
-    switch = here.switches["br0"]
-    assert isinstance(switch, LateSwitch)
-    slots = switch.slots()
-    return {vm.mac: switch.left_by(vm, slots) for vm in switch.vms}
+    return {of[1]: here.switch.uplink_of_address(*of) for of in here.switch.behind_bps}
 
 
 def figures(here: World) -> dict[str, float]:
     """What `show` tells of ports, and what policies judge of units."""
-    (status,) = here.engine.fleet.status()
-    shown = {port.port.name: port.load.tx_bps for port in status.ports}
-    team_view = here.engine.fleet.bridges["br0"].placing.team_view
-    over_s = team_view.window_s(status.config.policy)
+    shown = {port.port.name: port.load.tx_bps for port in here.status.ports}
+    team_view = here.bridge.placing.team_view
+    over_s = team_view.window_s(here.status.config.policy)
     return shown | {f"{u.name} judged": u.load.tx_bps for u in team_view.loaded(over_s)}
 
 
@@ -105,23 +94,21 @@ def test_a_load_that_trembles_is_relieved_as_soon(seed: int) -> None:
     chance = random.Random(seed)
     shares = [chance.uniform(0.9, 1.1) for _ in range(1000)]
 
-    def trembling(rate: float | Rate) -> Rate:
-        assert callable(rate)
+    def trembling(rate: Rate) -> Rate:
         return lambda now_s: rate(now_s) * shares[int(now_s * 10)]
 
-    some = [replace(vm, mbps=trembling(vm.mbps)) for vm in sending(SOME)]
+    some = {address: trembling(rate) for address, rate in SOME.items()}
     here = counted_late("adaptive", some, 0.5, unit="source-mac").run_until(JUMP_S + 10.0)
     assert JUMP_S < moved(here, 0.0)[0].at_s <= JUMP_S + 1.5 + 0.6
 
 
 def test_addresses_carry_no_more_than_their_port() -> None:
-    here = counted_late("adaptive", sending(SOME), 0.0, unit="source-mac").run_until(15.0)
-    switch = here.switches["br0"]
-    for address in switch.sent_by_address:
+    here = counted_late("adaptive", SOME, 0.0, unit="source-mac").run_until(15.0)
+    for address in here.switch.sent_by_address:
         # What they have sent for seconds is counted in one reading.
-        switch.sent_by_address[address] += 10_000_000
+        here.switch.sent_by_address[address] += 10_000_000
     here.run_until(16.2)
-    team_view = here.engine.fleet.bridges["br0"].placing.team_view
+    team_view = here.bridge.placing.team_view
     behind_bps = [u.load.tx_bps for u in team_view.loaded() if u.behind == "vnet0"]
     assert sum(behind_bps) <= team_view.loads.port(10, None).tx_bps * 1.001
     assert max(behind_bps) <= 8e6

@@ -87,7 +87,7 @@ def test_a_port_that_does_not_fit_stays_however_late_it_is_counted(
 ) -> None:
     begin_s = 20.0 + phase_s
     paused = begin_s + 0.6, begin_s + 0.6 + late_s
-    both = [*vms(10, from_s(begin_s, 42)), *vms(11, from_s(begin_s, 42))]
+    both = vms(10, from_s(begin_s, 42)) | vms(11, from_s(begin_s, 42))
     keys = {"window_s": str(window_s), "poll_interval_ms": "200"}
     here = counted_late("load-based", both, 0.5, (100, 30), paused, keys=keys)
     here.run_until(paused[1] + 2 * window_s + 5.0)
@@ -97,7 +97,7 @@ def test_a_port_that_does_not_fit_stays_however_late_it_is_counted(
 @pytest.mark.parametrize("late_s", [0.0, 3.0, 8.0])
 def test_one_that_fits_moves_when_it_is_counted(late_s: float) -> None:
     paused = 20.6, 20.6 + late_s
-    both = [*vms(10, from_s(20.0, 42)), *vms(11, from_s(20.0, 42))]
+    both = vms(10, from_s(20.0, 42)) | vms(11, from_s(20.0, 42))
     keys = {"window_s": "2", "poll_interval_ms": "200"}
     here = counted_late("load-based", both, 0.5, (100, 60), paused, keys=keys)
     here.run_until(paused[1] - 0.1)
