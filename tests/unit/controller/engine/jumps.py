@@ -1,4 +1,4 @@
-"""Load jumps in simulated time: the engine, a switch with queues, and who decides perfectly.
+"""Load jumps in simulated time: the engine, and a switch with queues.
 
 Rates are constant between events, so queues and losses are reckoned exactly. Counters are as a real
 switch has them: ports' of whole frames, as they happen; flows' when a revalidator has looked.
@@ -6,151 +6,57 @@ switch has them: ports' of whole frames, as they happen; flows' when a revalidat
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.api.engine_commands import Apply, Record
 from controller.api.events import BundleDone, PortCounters, Sample, Tick
 from controller.api.history import Entry, Happened
 from tests.unit.fake_switch import FakeSwitch, World, world
 from tests.unit.rows import bond, bridge, interface, ours, port
+from topologies.network.shaping import QUEUE_BYTES
+from topologies.seeds.jumps import (
+    FEASIBLE_RATIO,
+    SPREAD_S,
+    Jump,
+    Vm,
+    find_below,
+    find_best,
+    generate,
+)
+from topologies.seeds.perfect import POLL_S, loss_ratio, schedule
 
 FRAME_BYTES = 1442
-QUEUE_BYTES = 300_000
 # From when a bundle is sent until it is confirmed, and from then until cached flows follow.
 CONFIRM_S = 0.02
 FOLLOW_S = 0.1
 # A revalidator looks twice a second.
 FLOWS_S = 0.5
-POLL_S = 0.1
 WATCHED_S = 15.0
 
 
-@dataclass(frozen=True)
-class Jump:
-    """What VMs send before and after a jump, and where they are: the indexes of uplinks.
-
-    `starts_s`: after the jump begins, when each VM sends what it sends then.
-    """
-
-    capacities_bps: tuple[float, ...]
-    before_bps: tuple[float, ...]
-    after_bps: tuple[float, ...]
-    starts_s: tuple[float, ...]
-    at: tuple[int, ...]
-
-    @property
-    def offered_bps(self) -> float:
-        return sum(self.after_bps)
+def of_seed(seed: int, spread_s: float) -> Jump:
+    """The jump that the bench has for a seed, whose loads start within this time."""
+    jump = generate(seed)
+    vms = (replace(vm, start_s=vm.start_s * spread_s / SPREAD_S) for vm in jump.vms)
+    return replace(jump, vms=tuple(vms))
 
 
-def best_placement(capacities_bps: Sequence[float], loads_bps: Sequence[float]) -> list[int]:
-    """The placement of whole loads whose worst utilization is least; exact, by branch and bound."""
-    order = sorted(range(len(loads_bps)), key=lambda i: -loads_bps[i])
-    left = [sum(loads_bps[i] for i in order[k:]) for k in range(len(order) + 1)]
-    used, at = [0.0] * len(capacities_bps), [0] * len(loads_bps)
-    total_bps = sum(capacities_bps)
-    best: tuple[float, list[int]] = (math.inf, [])
-    steps = 300_000
-
-    def look(k: int, worst: float) -> None:
-        nonlocal best, steps
-        steps -= 1
-        if max(worst, (sum(used) + left[k]) / total_bps) >= best[0] - 1e-9 or steps < 0:
-            return
-        if k == len(order):
-            best = worst, at.copy()
-            return
-        seen = set()
-        i = order[k]
-        for ratio, u in sorted(
-            ((used[u] + loads_bps[i]) / cap, u) for u, cap in enumerate(capacities_bps)
-        ):
-            if (used[u], capacities_bps[u]) in seen:
-                continue
-            seen.add((used[u], capacities_bps[u]))
-            used[u] += loads_bps[i]
-            at[i] = u
-            look(k + 1, max(worst, ratio))
-            used[u] -= loads_bps[i]
-
-    look(0, 0.0)
-    return best[1]
-
-
-def worst_ratio(
-    capacities_bps: Sequence[float], loads_bps: Sequence[float], at: Sequence[int]
-) -> float:
-    used = [0.0] * len(capacities_bps)
-    for bps, u in zip(loads_bps, at, strict=True):
-        used[u] += bps
-    return max(bps / cap for bps, cap in zip(used, capacities_bps, strict=True))
-
-
-def made_like_trial(seed: int, spread_s: float = 0.05) -> Jump:
+def like_trial(seed: int, spread_s: float = 0.05) -> Jump:
     """Eight VMs by two uplinks; those of one come to 118 %, the others to nearly nothing."""
     rng = random.Random(seed)
+    capacities_bps = (100_000_000, 100_000_000)
     while True:
-        at = tuple(i % 2 for i in range(8))
         weights = [rng.uniform(0.3, 1.7) for _ in range(8)]
-        cold = rng.uniform(10e6, 40e6)
-        sums = [sum(w for w, u in zip(weights, at, strict=True) if u == k) for k in (0, 1)]
-        after = tuple(
-            w / sums[u] * (118e6 if u == 0 else cold) for w, u in zip(weights, at, strict=True)
-        )
-        capacities = (100e6, 100e6)
-        best = best_placement(capacities, after)
-        if worst_ratio(capacities, after, best) < 0.85:
-            starts = tuple(rng.uniform(0.0, spread_s) for _ in range(8))
-            return Jump(capacities, (10e6,) * 8, after, starts, at)
-
-
-def made(seed: int, spread_s: float = 0.2) -> Jump:
-    """A jump that whole ports can be placed for, every uplink below 85 %."""
-    rng = random.Random(seed)
-    while True:
-        speeds = [
-            (100e6, 100e6),
-            (100e6, 50e6),
-            (100e6, 100e6, 50e6),
-            (80e6, 80e6, 80e6),
-            (100e6, 50e6, 50e6),
-            (60e6, 60e6, 60e6, 60e6),
-            (100e6, 50e6, 50e6, 50e6),
-        ]
-        capacities = rng.choice(speeds)
-        vms = rng.randint(4, 24)
-        # Homes by number, spread over uplinks as `adaptive` has them: the emptiest by number.
-        at = tuple(i % len(capacities) for i in range(vms))
-        hot = rng.randrange(len(capacities))
-        target = rng.uniform(1.05, 1.30) * capacities[hot]
-        weights = [rng.paretovariate(1.5) for _ in range(vms)]
-        on = [i for i in range(vms) if at[i] == hot]
-        scale = target / sum(weights[i] for i in on)
-        after = [0.0] * vms
-        for i in on:
-            after[i] = weights[i] * scale
-        for u, cap in enumerate(capacities):
-            if u == hot:
-                continue
-            there = [i for i in range(vms) if at[i] == u]
-            level = rng.uniform(0.05, 0.7) * cap
-            total = sum(weights[i] for i in there) or 1.0
-            for i in there:
-                after[i] = weights[i] / total * level
-        if sum(after) > 250e6:
-            continue
-        best = best_placement(capacities, after)
-        if worst_ratio(capacities, after, best) >= 0.85:
-            continue
-        before = tuple(rng.uniform(0.02, 0.1) * 1e6 for _ in after)
-        if worst_ratio(capacities, before, at) > 0.5:
-            continue
-        starts = tuple(rng.uniform(0.0, spread_s) for _ in range(vms))
-        return Jump(capacities, before, tuple(after), starts, at)
+        most_bps = 118e6, rng.uniform(10e6, 40e6)
+        after_bps = [w / sum(weights[i % 2 :: 2]) * most_bps[i % 2] for i, w in enumerate(weights)]
+        if find_below(after_bps, capacities_bps, FEASIBLE_RATIO):
+            vms = (
+                Vm(i % 2, 10e6, bps, rng.uniform(0.0, spread_s)) for i, bps in enumerate(after_bps)
+            )
+            return Jump("trial", capacities_bps, tuple(vms))
 
 
 class Uplinks:
@@ -172,28 +78,6 @@ class Uplinks:
             self.lost_bytes += max(0.0, left - QUEUE_BYTES)
             self.queue_bytes[u] = min(left, QUEUE_BYTES)
             self.sent_bytes[u] += sent
-
-
-def perfect_loss_ratio(jump: Jump, phase_s: float) -> float:
-    """What is lost where who decides knows all loads, and moves at once, but each 100 ms only."""
-    at = list(jump.at)
-    uplinks = Uplinks(jump.capacities_bps)
-    polls = [phase_s + k * POLL_S for k in range(8)]
-    times = sorted({0.0, WATCHED_S, *jump.starts_s, *polls})
-    sent = 0.0
-    for begin, end in itertools.pairwise(times):
-        loads = [
-            a if begin >= s else b
-            for a, b, s in zip(jump.after_bps, jump.before_bps, jump.starts_s, strict=True)
-        ]
-        if begin in polls and worst_ratio(jump.capacities_bps, loads, at) > 0.85:
-            at = best_placement(jump.capacities_bps, loads)
-        offered = [0.0] * len(jump.capacities_bps)
-        for bps, u in zip(loads, at, strict=True):
-            offered[u] += bps
-        uplinks.carry(offered, end - begin)
-        sent += sum(loads) / 8 * (end - begin)
-    return uplinks.lost_bytes / sent
 
 
 class QueuedSwitch(FakeSwitch):
@@ -328,10 +212,6 @@ class Outcome:
     rounds: list[Entry]
     above: list[tuple[float, float, float]]
 
-    @property
-    def moves(self) -> int:
-        return sum(len(entry.moves) for entry in self.rounds)
-
 
 def moved(world: World, since_s: float) -> list[Entry]:
     """The history's entries of moves."""
@@ -354,7 +234,7 @@ def team(
     ports = [port(f"vm{i:02}", 10 + i, ours(binding=f"eth{home + 1}")) for i, home in enumerate(at)]
     row = bridge(bond(*members), *ports, ids=ours(policy="adaptive"))
     here = Late(row)
-    switch = QueuedSwitch(world(row).switches["br0"].ports)
+    switch = QueuedSwitch(world(row).switch.ports)
     switch.begin(capacities, flows_phase_s)
     switch.start_s = {10 + i: (bps, bps, 0.0) for i, bps in enumerate(sent_bps)}
     switch.offered_bps = {10 + i: (lambda _: 0.0) for i in range(len(at))}
@@ -364,23 +244,28 @@ def team(
 
 def run(jump: Jump, phase_s: float) -> Outcome:
     """Have a jump `phase_s` after a poll, and look for a while what comes of it."""
-    here, switch = team(jump.capacities_bps, jump.at, jump.before_bps, 0.123 + phase_s * 3)
+    before_bps = [vm.before_bps for vm in jump.vms]
+    here, switch = team(jump.capacities_bps, jump.homes, before_bps, 0.123 + phase_s * 3)
     jump_s = 20.0 + phase_s
-    loads = zip(jump.before_bps, jump.after_bps, jump.starts_s, strict=True)
-    switch.start_s = {10 + i: (b, a, jump_s + s) for i, (b, a, s) in enumerate(loads)}
+    switch.start_s = {
+        10 + i: (vm.before_bps, vm.after_bps, jump_s + vm.start_s) for i, vm in enumerate(jump.vms)
+    }
     here.start()
     here.run_until(jump_s)
     lost, offered = switch.uplinks.lost_bytes, switch.offered_bytes
     here.run_until(jump_s + WATCHED_S)
-    limit_s = max(jump.starts_s) + 1.0
+    limit_s = jump.last_start_s + 1.0
     above = []
     for begin_s, end_s, used in switch.series:
         worst = max(bps / cap for bps, cap in zip(used, jump.capacities_bps, strict=True))
         if end_s - jump_s > limit_s and worst > 0.9:
             above.append((max(begin_s - jump_s, limit_s), end_s - jump_s, worst))
+    perfect = schedule(
+        jump, -jump_s % POLL_S, POLL_S, lambda bps: find_best(bps, jump.capacities_bps, jump.homes)
+    )
     return Outcome(
         (switch.uplinks.lost_bytes - lost) / (switch.offered_bytes - offered),
-        perfect_loss_ratio(jump, phase_s=-jump_s % POLL_S),
+        loss_ratio(jump, perfect, WATCHED_S),
         moved(here, jump_s),
         above,
     )
