@@ -585,29 +585,3 @@ def test_a_vm_that_turns_its_link_off_and_on_delays_no_change() -> None:
         here.say(PortChanged("br0", replace(state, up=turn % 2 == 1)))
         here.run_for(REVALIDATED_AFTER_S / 6)
     assert here.applied(), "the bindings have followed the failed uplink"
-
-
-def test_a_pin_of_a_vm_with_a_name_is_kept_on_the_bridge_where_a_power_cycle_spares_it() -> None:
-    row = host(vms=())
-    here = world(replace(row, ports=(*row.ports, port("vnet0", 10, {"iface-id": "web"})))).start()
-    here.do("pin vnet0 eth2")
-    assert here.rows["br0"].external_ids["ovs-lbt-vm-web-pin"] == "eth2"
-    here.remove_port("vnet0").add_port(port("vnet7", 17, {"iface-id": "web"}))
-    assert here.bindings() == {"vnet7": "eth2"}
-
-
-def test_a_changed_access_vlan_is_followed() -> None:
-    here = world(host()).start()
-    re_tagged(here, "vnet0", tag=7)
-    assert here.switch.installed == desired(here)
-    assert any(("reg2", 7) in key[2] for key in here.switch.flows)
-
-
-def test_set_checks_before_it_writes() -> None:
-    here = world(host()).start()
-    here.do("set bridge br0 threshold=60 window-s=10")
-    assert here.bridge.config.threshold_ratio == 0.6
-    here.do("set interface eth1 capacity-mbps=1000")
-    assert here.bridge.placing.uplinks()[0].capacity_bps == 1e9
-    here.do("set interface vnet0 exclude=true")
-    assert here.bridge.config.vm_ports[0].excluded

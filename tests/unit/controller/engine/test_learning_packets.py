@@ -7,7 +7,6 @@ from dataclasses import replace
 from controller.api.engine_commands import Apply, DeliverFrame, SendFrame
 from controller.dataplane import frames
 from controller.dataplane.frames import rarp
-from tests.unit.controller.engine.told import ramp
 from tests.unit.fake_switch import re_tagged, world
 from tests.unit.rows import host, ours, port, with_interface
 
@@ -113,10 +112,3 @@ def test_a_learning_packet_says_the_vlan_as_the_vm_would() -> None:
         (12, rarp(mac, 7)),
         (12, rarp(mac, 20)),
     }
-
-
-def test_each_move_is_announced_at_0_1_and_3_seconds() -> None:
-    here = ramp().run_until(400)
-    first = [(124 + after_s, 10) for after_s in (0, 1, 3)]
-    second = [(159 + after_s, 11) for after_s in (0, 1, 3)]
-    assert here.frames() == first + second

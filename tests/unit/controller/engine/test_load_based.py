@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from controller.bridge.installation import REVALIDATED_AFTER_S
 from controller.dataplane.tables import HELD_TIMEOUT_S
-from tests.unit.controller.engine.told import offer, ramp
+from tests.unit.controller.engine.told import ramp
 from tests.unit.fake_switch import PLACED, moves, world
 from tests.unit.rows import host
 
@@ -55,11 +53,3 @@ def test_a_manual_move_starts_a_new_window() -> None:
     assert moves(here) == {"manual": 1}
     here.run_until(100)
     assert moves(here) == {"manual": 1}
-
-
-def test_moves_are_a_window_apart_even_under_a_sudden_load() -> None:
-    here = offer(world(host(binding="eth1", window_s="30")), [3e9] * 4).start().run_until(200)
-    times = [at_s for at_s, _ in here.applied() if at_s > 0][::2]
-    assert times[0] >= 27, "a window is covered"
-    assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(times))
-    assert len(times) == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -323,11 +322,3 @@ def test_nothing_waits_for_ever_where_the_team_goes_away_during_a_return() -> No
     here.set_link(1, up=True).run_for(10)
     here.write_keys(uplinks="eth8,eth9").run_for(30)
     here.say(PortRemoved("br0", 1), DatabaseRead(())).run_for(30)
-
-
-def test_settings_of_a_bridge_that_is_not_attached_are_refused() -> None:
-    here = world(replace(host(), external_ids={})).start()
-    attach = "to attach it: ovs-lbt attach br0"
-    text = f"bridge br0 is not attached; {attach}"
-    assert refusal(here.ask("set", "bridge", "br0", "policy=explicit")) == text
-    assert here.commands(Write) == []

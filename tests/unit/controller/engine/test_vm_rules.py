@@ -509,36 +509,3 @@ def test_links_come_and_go_and_in_the_end_all_is_as_it_was(
     assert carried(here) == before
     here.restart_service().run_for(10)
     assert here.bindings() == before, "a restart moves nothing"
-
-
-def test_rules_for_a_vm_are_kept_on_the_bridge() -> None:
-    ids = {"iface-id": "web-1"}
-    row = host(uplinks=3).with_interfaces(
-        lambda i: replace(i, external_ids=ids) if i.name == "vnet0" else i
-    )
-    here = world(row).start()
-    done(here.ask("set", "interface", "vnet0", "allow=eth3", "anti-affinity=web"))
-    kept = here.rows["br0"].external_ids
-    assert kept["ovs-lbt-vm-web-1-allow"] == "eth3"
-    assert kept["ovs-lbt-vm-web-1-anti-affinity"] == "web"
-    assert here.bindings()["vnet0"] == "eth3"
-    done(here.ask("set", "interface", "vnet0", "allow="))
-    assert "ovs-lbt-vm-web-1-allow" not in here.rows["br0"].external_ids
-
-
-@pytest.mark.parametrize(
-    ("assignment", "expected"),
-    [
-        ("allow=eth9", "some of eth1, eth2, eth3, comma-separated"),
-        ("allow=!eth1,!eth2,!eth3", "some of eth1, eth2, eth3, comma-separated"),
-        ("prefer=eth1,!eth1", "names of uplinks, comma-separated"),
-        ("prefer=,", "names of uplinks, comma-separated"),
-        ("affinity=a b", "the name of a set, without commas or spaces"),
-        ("anti-affinity=a,b", "the name of a set, without commas or spaces"),
-    ],
-)
-def test_a_rule_that_cannot_be_meant_is_refused(assignment: str, expected: str) -> None:
-    here = team({})
-    found = refusal(here.ask("set", "interface", "vnet0", assignment))
-    assert assignment.partition("=")[2] in found and expected in found
-    assert not here.bridge.config.vm_ports[0].rules.unsplittable

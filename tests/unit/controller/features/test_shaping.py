@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from controller.api.engine_commands import ReadLearned, Shape
 from controller.api.events import Request, Tick
 from controller.config.rows import BridgeRow
@@ -238,16 +236,3 @@ def test_queues_keep_nothing_busy_while_a_detach_waits_for_a_silent_switch() -> 
     here.bridge.shaping.read_anew()
     here.engine.handle(Tick(), here.now_s)
     assert here.engine.deadline_s() > here.now_s
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        ("shares=0", "shares: 0 is invalid; expected an integer from 1 to 100"),
-        ("shares=2.5", "shares: 2.5 is invalid; expected an integer from 1 to 100"),
-        ("reserve-mbps=20", "20 is invalid; expected at most its limit-mbps 10"),
-    ],
-)
-def test_what_is_no_value_is_refused(words: str, text: str) -> None:
-    here = shared(limit_mbps="10")
-    assert refusal(here.ask("set", "interface", "vnet0", words)).endswith(text)

@@ -213,29 +213,3 @@ def test_a_bucket_of_no_hash_is_not_counted() -> None:
     here = world(host("ip-hash")).start().run_for(3)
     here.say(UnitCountersRead("br0", (), (((200, 0), Sample(1.0, 5, 0)),)))
     assert here.bindings().keys() == {"vnet0", "vnet1", "vnet2", "vnet3"}
-
-
-def test_on_a_lag_nobody_is_told() -> None:
-    here = world(with_ids(team("slb"), teaming="static"), speed_bps=100e6).start()
-    here.switch.learned = ((10, MAC, 0),)
-    here.log.clear()
-    here.set_link(1, up=False).run_for(5)
-    assert here.frames() == []
-
-
-def test_a_pinned_port_is_not_hashed() -> None:
-    here = world(with_interface(team("dynamic"), "vnet1", pin="eth1")).start()
-    hashed = {p.ofport: buckets.hashed_by(p, ()) for p in here.bridge.config.vm_ports}
-    assert hashed == {10: "dynamic", 11: None, 12: "dynamic", 13: "dynamic"}
-    assert here.switch.uplink_of(11) == 1
-
-
-def test_all_traffic_counts_and_only_load_based_ports_move() -> None:
-    row = host(policy="load-based", binding="eth1")
-    for name in ("vnet0", "vnet1", "vnet2"):
-        row = with_interface(row, name, binding="eth1", policy="originating-port")
-    here = world(row)
-    here.switch.offered_bps = {10 + i: lambda _: 2.5e9 for i in range(4)}
-    here.start().run_until(300)
-    assert moves(here) == {"threshold": 1}
-    assert here.bindings()["vnet3"] == "eth2"
