@@ -64,7 +64,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for file in names.keys() & THOROUGH.keys():
         for part in THOROUGH[file]:
             if not any(part in name for name in names[file]):
-                raise pytest.UsageError(f"tests/tiers.py: no test of {file} has {part} in its name")
+                raise pytest.UsageError(
+                    f"tests/tiers.txt: no test of {file} has {part} in its name"
+                )
 
 
 def _file(item: pytest.Item) -> str:
