@@ -1,4 +1,4 @@
-"""Writes all reference pages again."""
+"""`python -m tests.reference` writes all reference pages again, and the settings of the man page."""
 
 from __future__ import annotations
 

@@ -1,28 +1,24 @@
 """What ovs-lbt does with the columns of Open vSwitch's records, as a table with the tests.
 
 The rows name each column of the tables Bridge, Port and Interface, and each key of their column
-`other_config`.
+`other_config`. The page itself has their order, and the test of each row; the other cells are made anew.
 """
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping
 
 from controller.config.columns import ROWS, Row, rows
+from tests.documents import ROOT
 
+PAGE = ROOT / "docs" / "reference" / "openvswitch.md"
 HEAD = "| column or key | ovs-lbt | in detail | test |\n|---|---|---|---|"
 TITLES = {"Bond": "Port with several interfaces (bond)"}
 NOT_TESTED = "not tested"
-LIKE = "switch/test_columns.py::test_settings_that_open_vswitch_follows_itself_work_as_before"
-UNLIKE = (
-    "switch/test_columns.py::test_settings_that_only_normal_follows_are_told_and_change_nothing"
-)
-LOST = "switch/test_columns.py::test_settings_with_which_frames_would_be_lost_are_refused"
-TREE = "switch/test_returning_uplink.py::test_an_uplink_that_spanning_tree_blocks_carries_nothing"
-SNOOPING = "switch/test_as_normal.py::test_snooping_brings_no_second_copy"
-VLANS = "switch/test_vlans.py::test_every_vlan_mode_does_what_normal_does"
-WATCHED = "switch/test_liveness.py::test_bfd_leaves_a_link_that_carries_nothing"
-LACP = "switch/test_lacp.py::test_a_member_that_loses_lacp_is_left_until_it_is_back"
+# Of a row that the page does not have yet.
+MISSING = "write its test here, from tests/switch on: FILE::NAME"
 # The rows that nothing reports, in the form of the list in controller/config/columns.py.
 UNREPORTED = """
 Bridge
@@ -74,103 +70,55 @@ same lldp: done by Open vSwitch itself
 same ingress_policing_burst ingress_policing_kpkts_burst ingress_policing_kpkts_rate \
 ingress_policing_rate: done by the device
 """
-# The test of each row, by its table and its first name; "" if forwarding does not depend on the row.
-TESTS: Mapping[tuple[str, str], str] = {
-    ("Bridge", "name"): "",
-    ("Bridge", "datapath-id"): LIKE,
-    ("Bridge", "controller-queue-size"): LIKE,
-    ("Bridge", "disable-in-band"): "switch/test_reports.py"
-    "::test_flows_for_a_controller_that_bypass_ours_are_refused_and_found",
-    ("Bridge", "ports"): "switch/test_attach.py::test_a_vm_port_that_comes_and_goes",
-    ("Bridge", "hwaddr"): LIKE,
-    ("Bridge", "ipfix"): LIKE,
-    ("Bridge", "auto_attach"): NOT_TESTED,
-    ("Bridge", "stp-forward-delay"): NOT_TESTED,
-    ("Bridge", "rstp-address"): TREE,
-    ("Bridge", "stp_enable"): TREE,
-    ("Bridge", "mcast_snooping_enable"): SNOOPING,
-    ("Bridge", "mcast-snooping-aging-time"): SNOOPING,
-    ("Bridge", "flood_vlans"): UNLIKE,
-    ("Bridge", "mac-aging-time"): UNLIKE,
-    ("Bridge", "mac-table-size"): UNLIKE,
-    ("Bridge", "forward-bpdu"): "switch/test_forward_bpdu.py::test_they_arrive_as_with_normal",
-    ("Bridge", "fail_mode"): (
-        "switch/test_adoption.py"
-        "::test_a_standalone_bridge_is_secure_while_attached_and_standalone_again"
-    ),
-    ("Bridge", "controller"): (
-        "switch/test_adoption.py::test_what_others_have_in_our_place_is_named"
-    ),
-    ("Bridge", "mirrors"): "switch/test_mirrors.py::test_a_mirror_to_a_vlan_is_as_with_normal",
-    ("Bridge", "protocols"): (
-        "switch/test_protocols.py"
-        "::test_a_bridge_that_does_not_allow_our_openflow_is_refused_and_told"
-    ),
-    ("Bridge", "flow_tables"): LOST,
-    ("Port", "name"): "",
-    ("Port", "mac"): LIKE,
-    ("Port", "interfaces"): VLANS,
-    ("Port", "protected"): (
-        "switch/test_as_normal.py::test_protected_vm_ports_do_not_reach_each_other"
-    ),
-    ("Port", "qos"): LIKE,
-    ("Port", "stp-enable"): NOT_TESTED,
-    ("Port", "rstp-enable"): TREE,
-    ("Port", "mcast-snooping-flood"): SNOOPING,
-    ("Port", "priority-tags"): UNLIKE,
-    ("Port", "vlan_mode"): LOST,
-    ("Port", "cvlans"): NOT_TESTED,
-    ("Bond", "lacp"): LACP,
-    ("Bond", "bond-detect-mode"): LIKE,
-    ("Bond", "bond_fake_iface"): LIKE,
-    ("Bond", "bond_mode"): "switch/test_as_normal.py::test_what_a_vm_floods_reaches_every_vm_once",
-    ("Bond", "bond-hash-basis"): UNLIKE,
-    ("Bond", "bond-primary"): UNLIKE,
-    ("Bond", "bond_updelay"): (
-        "switch/test_liveness.py::test_no_failback_to_a_port_upstream_that_does_not_forward_yet"
-    ),
-    ("Bond", "bond_downdelay"): UNLIKE,
-    ("Bond", "all-members-active"): UNLIKE,
-    ("Interface", "name"): "",
-    ("Interface", "emc-enable"): LIKE,
-    ("Interface", "mac_in_use"): (
-        "switch/test_restart.py::test_ports_that_a_restart_numbers_anew_are_known_by_their_names"
-    ),
-    ("Interface", "mac"): LIKE,
-    ("Interface", "admin_state"): "switch/test_failover.py::test_loses_hardly_more_than_the_bond",
-    ("Interface", "bfd"): WATCHED,
-    ("Interface", "cfm_fault"): (
-        "unit/controller/engine/test_liveness.py"
-        "::test_what_watches_an_uplink_is_what_the_database_says"
-    ),
-    ("Interface", "lacp_current"): LACP,
-    ("Interface", "lldp"): LIKE,
-    ("Interface", "ingress_policing_burst"): NOT_TESTED,
-}
-# All rows, in the order of their tests.
-ALL = sorted(
-    (*ROWS, *rows(UNREPORTED)), key=lambda row: [*TESTS].index((row.table, row.names[0].name))
-)
+CELLS = re.compile(r"^\| (`[^|]+) \| [^|]+ \| [^|]+ \| ([^|]*) \|$", re.MULTILINE)
 
 
 def markdown() -> str:
     """A table for each table of the database, with a row for each row of the list."""
     parts: dict[str, list[str]] = {}
     for row in ALL:
-        lines = parts.setdefault(row.table, [f"## {TITLES.get(row.table, row.table)}", "", HEAD])
-        lines.append(_line(row))
+        lines = parts.setdefault(row.table, [f"## {_title(row)}", "", HEAD])
+        what = f"{row.what}, reported" if any(name.condition for name in row.names) else row.what
+        lines.append(f"| {_names(row)} | {what} | {row.words} | {_test(row)} |")
     return "\n\n".join("\n".join(lines) for lines in parts.values())
 
 
 def test_of(row: Row) -> str:
     """The test of a row, by its path below tests/; NOT_TESTED, or "" if no frame depends on the row."""
-    return TESTS[row.table, row.names[0].name]
+    test = _test(row).strip("`")
+    return f"switch/{test}" if "::" in test and "/" not in test else test
 
 
-def _line(row: Row) -> str:
-    names = ", ".join(
+def _test(row: Row) -> str:
+    return _tests().get((_title(row), _names(row)), MISSING)
+
+
+@functools.cache
+def _tests() -> Mapping[tuple[str, str], str]:
+    """The last cell of each row of the page, by the title of its table and its first cell."""
+    _, *sections = PAGE.read_text().split("\n## ")
+    return {
+        (section.partition("\n")[0], names): test
+        for section in sections
+        for names, test in CELLS.findall(section)
+    }
+
+
+def _title(row: Row) -> str:
+    return TITLES.get(row.table, row.table)
+
+
+def _names(row: Row) -> str:
+    return ", ".join(
         f"`{name}`" if name.condition != "=" else f"`{name}={name.value}`" for name in row.names
     )
-    test = test_of(row).removeprefix("switch/")
-    what = f"{row.what}, reported" if any(name.condition for name in row.names) else row.what
-    return f"| {names} | {what} | {row.words} | {f'`{test}`' if '::' in test else test} |"
+
+
+def _place(row: Row) -> int:
+    """The place of a row on the page; behind all others if it is not there yet."""
+    key = (_title(row), _names(row))
+    return [*_tests()].index(key) if key in _tests() else len(_tests())
+
+
+# All rows, in the order of the page.
+ALL = sorted((*ROWS, *rows(UNREPORTED)), key=_place)

@@ -25,7 +25,7 @@ from controller.replay.figures import Figures
 from policies.model import Load, Move, Reason, Unit
 from policies.rules import Rule
 from policies.verdicts import Standing, Verdict
-from tests.reference.json_fields import ANSWERS
+from tests.reference import json_fields
 from tests.unit.controller.decisions.test_planning import crowded
 from tests.unit.controller.metrics.test_exporter import BR0, ETH1, VNET0
 from tests.unit.controller.operations.test_endpoint_plan import answered, full
@@ -60,6 +60,7 @@ BRIDGE = replace(
     connection_hash=("multipath", "why", "cost"),
     failure="an error",
 )
+FIELDS = json_fields.fields()
 MOVED = history.Moved("vnet0", "eth1", "eth2", Reason.THRESHOLD, "web")
 BUCKETS = history.Moved("dynamic", "eth1", "eth2", Reason.REBALANCE, buckets=3)
 
@@ -171,12 +172,21 @@ def answers(
     }
 
 
-@pytest.mark.parametrize("command", ANSWERS)
+@pytest.mark.parametrize("command", FIELDS)
 def test_the_page_has_every_field_and_no_other(command: str, answers: dict[str, list[Any]]) -> None:
-    listed = [path for path, _ in ANSWERS[command]]
+    listed = [path for path, _ in FIELDS[command]]
     known = set(listed)
     assert len(known) == len(listed)
     assert {path for one in answers[command] for path in paths(one, known)} == known
+
+
+def test_the_page_has_every_answer(answers: dict[str, list[Any]]) -> None:
+    assert answers.keys() == FIELDS.keys()
+
+
+def test_values_are_of_fields_that_there_are() -> None:
+    paths = {path.rpartition(".")[2] for found in FIELDS.values() for path, _ in found}
+    assert json_fields.VALUES.keys() <= paths
 
 
 @pytest.mark.parametrize("one", [BRIDGE, UPLINK, PORT], ids=lambda one: type(one).__name__)

@@ -14,7 +14,7 @@ from controller.features.shaping import DEFAULT_SHARES
 from controller.metrics.exporter import HELP
 from policies.presets import DEFAULT_PRESET, PRESETS
 from tests import documents
-from tests.reference import metrics, settings
+from tests.reference import json_fields, metrics, settings
 from tests.reference.pages import COMMAND, PAGES, Page, generated
 from tests.unit.docs.test_page_lengths import words
 
@@ -23,7 +23,9 @@ MARKDOWN = [page for page in PAGES if page.path.suffix == ".md"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [page.path for page in PAGES], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [*(page.path for page in PAGES), json_fields.PAGE], ids=lambda path: path.name
+)
 def test_a_page_is_as_the_code_generates_it(path: Path) -> None:
     assert generated()[path] == path.read_text(), f"run {COMMAND}"
 

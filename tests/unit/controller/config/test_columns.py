@@ -55,7 +55,6 @@ def test_each_documented_key_has_a_row() -> None:
 
 
 def test_each_row_names_a_test_that_exists() -> None:
-    assert sorted(columns.TESTS) == sorted((row.table, row.names[0].name) for row in columns.ALL)
     named = {columns.test_of(row) for row in columns.ALL} - {"", columns.NOT_TESTED}
     for file, name in (test.split("::") for test in named):
         assert f"def {name}(" in (ROOT / "tests" / file).read_text()
