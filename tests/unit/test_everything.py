@@ -5,27 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.releases import everything, result
-from tests.releases.everything import ONLY_ON_THE_KERNEL, Part
-from tests.releases.steps import KERNEL, Step
+from tests.releases.everything import ONLY_ON_THE_KERNEL
+from tests.releases.steps import KERNEL
 
 CHECKOUT = everything.CHECKOUT
-STEP = {
-    "name": "wire",
-    "verdict": result.PASSED,
-    "seconds": 60.0,
-    "passed": 3,
-    "failed": 0,
-    "skipped": 2,
-    "deselected": 4,
-    "skips": {"tests/wire/test_tls.py: no TLS": 2},
-}
-FACTS = {"commit": "abc1234", "machine": "Debian", "wall_s": 90.0}
-WIRE = Part("checks", Step("wire", "wire", "true", 60), 30)
 
 
 def test_every_test_file_is_in_a_part() -> None:
@@ -77,14 +64,3 @@ def test_a_part_counts_until_something_changes_but_results(tmp_path: Path) -> No
     assert counts(first)
     second = commit("docs/results/README.md", "tests read it")
     assert (counts(first), counts(second)) == (False, True)
-
-
-def test_published_results_go_on_in_another_checkout(tmp_path: Path) -> None:
-    made: dict[str, Any] = everything.joined(WIRE, [STEP], **FACTS)
-    everything.write(tmp_path / everything.STATE, [made], {"switch/trace": 9.0})
-    checkout = tmp_path / "checkout"
-    everything.publish(tmp_path / everything.STATE, checkout)
-    published = checkout / everything.RESULTS
-    parts, took_s = everything.read(published / everything.STATE, tmp_path / "none.json")
-    assert (parts, took_s) == ([made], {"switch/trace": 9.0, "checks/wire": 60.0})
-    assert (published / everything.PAGE).read_text() == everything.page([made])
