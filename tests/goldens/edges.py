@@ -75,6 +75,7 @@ from controller.text.wording import Refused
 from tests.goldens.adapter import Here, row_of, run_command
 from tests.goldens.rendering import digest, indented, told
 from tests.goldens.steps import Played
+from tests.unit.controller.openflow import switch_bytes
 from tests.unit.controller.operations.test_linux_bond import ACTIVE_BACKUP, LACP
 from tests.unit.controller.test_from_linux_bond import Pretended
 from tests.unit.fuzz import rig, session
@@ -96,7 +97,7 @@ def messages(text: str, most: int = 5) -> Iterator[str]:
         if sent.get(name, 0) >= most:
             continue
         try:
-            made = encode(session.DATAPATH, command)
+            made = encode(switch_bytes.DATAPATH, command)
         except TypeError:
             continue
         sent[name] = sent.get(name, 0) + 1
@@ -104,7 +105,7 @@ def messages(text: str, most: int = 5) -> Iterator[str]:
         for message in made:
             if message.xid is None:
                 message.set_xid(1)
-        for data in session.split(serialized(made)):
+        for data in switch_bytes.split(serialized(made)):
             yield f"  {data.hex()}" if len(data) < 160 else f"  {len(data)} {digest(data)}"
 
 
@@ -130,7 +131,7 @@ def heard(texts: Sequence[str]) -> Iterator[str]:
 
     class Connection(rig._Connection):
         def send(self, buf: bytes, close_socket: bool = False) -> bool:
-            for data in session.split(bytes(buf)):
+            for data in switch_bytes.split(bytes(buf)):
                 # Without the number that the framework chooses at random.
                 wire.lines.append(f"< {data[1]} {len(data)} {digest(data[:4] + data[8:])}")
             return super().send(buf, close_socket)

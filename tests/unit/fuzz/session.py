@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
-from typing import Any
 
-from os_ken.ofproto.ofproto_protocol import ProtocolDesc
-
-from controller.api.engine_commands import Apply
 from controller.dataplane import specs
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, LoadBits
 from controller.dataplane.tables import LEARNED_TIMEOUT_S, Kind, Register, Table, cookie
-from controller.openflow import commands, messages
-from controller.openflow.framework import ofproto, serialized
+from controller.openflow import messages
+from controller.openflow.framework import ofproto
 from controller.openflow.messages import BUNDLE_XID, Asked
+from tests.unit.controller.openflow import switch_bytes
+from tests.unit.controller.openflow.switch_bytes import HEADER, wrapped
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import host
 
-DATAPATH: Any = ProtocolDesc(version=4)
-HEADER = struct.Struct("!BBHI")
 DATAPATH_ID = 0x02000000000A
 PORTS = {1: "eth1", 2: "eth2", 10: "vnet0", 11: "vnet1", 12: "vnet2", 13: "vnet3"}
 MOST_BYTES = 60_000
@@ -60,33 +56,13 @@ def port_stats(number: int, sent: int) -> bytes:
 
 
 def flow_stats(flow: FlowSpec, count: int = 0, hard_timeout_s: int = 0) -> bytes:
-    """How a switch tells of a flow that was added."""
-    (mod,) = _mods(Changes(add_flows=(flow,)))
-    value, _, table, _, _, _, priority = struct.unpack_from("!QQBBHHH", mod, 8)
-    rest = mod[48:]
-    length = 48 + len(rest)
-    fixed = (length, table, 100, 0, priority, 0, hard_timeout_s, 0, value, 1, count)
-    return struct.pack("!HBxIIHHHH4xQQQ", *fixed) + rest
+    """How a switch tells of a flow that was added 100 s ago."""
+    return switch_bytes.as_stats(flow, count, 100, hard_timeout_s)
 
 
 def group_description(group: GroupSpec) -> bytes:
-    (mod,) = _mods(Changes(add_groups=(group,)))
-    _, kind, group_id = struct.unpack_from("!HBxI", mod, 8)
-    return struct.pack("!HBxI", 8 + len(mod[16:]), kind, group_id) + mod[16:]
-
-
-def _mods(changes: Changes) -> list[bytes]:
-    """The messages in a bundle, without the open and commit around them."""
-    data = serialized(commands.apply_changes(DATAPATH, Apply("br0", 1, changes)))
-    return [one[24:] for one in split(data)][1:-1]
-
-
-def split(data: bytes) -> Iterator[bytes]:
-    """The messages in what is sent."""
-    while data:
-        length = HEADER.unpack_from(data)[2]
-        yield data[:length]
-        data = data[length:]
+    (mod,) = wrapped(Changes(add_groups=(group,)))
+    return switch_bytes.group_description(mod)
 
 
 @cache
