@@ -216,6 +216,8 @@ class Here(World):
 
     def __init__(self, rows: Sequence[BridgeRow]) -> None:
         super().__init__(*rows)
+        # The bridge that steps are about.
+        self.bridge = "br0"
         self.lines: list[str] = []
         self.handled = 0
         self.quiet = False
@@ -297,42 +299,56 @@ class Here(World):
             reply += THEIR_MAC + body[24:28] + body[8:18] + body[28:]
             self._events.append(FrameHeard(bridge, sender, reply))
 
-    # ---- what happens, as `steps` calls it
+    # ---- steps of scenarios, with their words; more of them are in `steps`
 
-    def bring_in(self, port: PortRow, bridge: str = "br0") -> None:
-        ofport = port.interfaces[0].ofport or 0
-        self.switches[bridge].offered_bps[ofport] = _steady(1e6 * ofport)
-        self.add_port(port, bridge)
+    @property
+    def switch(self) -> Forwarding:
+        found = self.switches[self.bridge]
+        assert isinstance(found, Forwarding)
+        return found
 
-    def new_port(self, name: str, ofport: int) -> PortRow:
-        return _port(name, ofport)
+    def do_add(self, name: str, number: str) -> None:
+        ofport = int(number)
+        self.switch.offered_bps[ofport] = _steady(1e6 * ofport)
+        self.add_port(_port(name, ofport), self.bridge)
 
-    def renumber(self, name: str, ofport: int, bridge: str = "br0") -> None:
-        switch = self.switches[bridge]
+    def do_renumber(self, name: str, number: str) -> None:
+        switch, ofport = self.switch, int(number)
         before = next(n for n, port in switch.ports.items() if port.name == name)
         state = replace(switch.ports.pop(before), ofport=ofport)
         switch.ports[ofport] = state
         switch.offered_bps[ofport] = switch.offered_bps.pop(before, _steady(1e6))
-        row = changed(self.rows[bridge], [f"{name}@ofport={ofport}"])
-        self.say(PortRemoved(bridge, before), PortChanged(bridge, state))
+        row = changed(self.rows[self.bridge], [f"{name}@ofport={ofport}"])
+        self.say(PortRemoved(self.bridge, before), PortChanged(self.bridge, state))
         self.write(row)
 
-    def member(self, name: str, ofport: int, joins: bool, bridge: str = "br0") -> None:
-        """An uplink joins the bond, or leaves it and the switch."""
-        row, switch = self.rows[bridge], self.switches[bridge]
+    def do_join(self, name: str, number: str) -> None:
+        """An uplink joins the bond."""
+        ofport = int(number)
+        row = self._with_members(
+            name, InterfaceRow(name, ofport, 1e9, mac=f"02:00:00:00:01:{ofport:02x}")
+        )
+        self.switch.ports[ofport] = PortState(ofport, name, True, 1e9)
+        self.say(PortChanged(self.bridge, self.switch.ports[ofport]))
+        self.write(row)
+
+    def do_leave(self, name: str) -> None:
+        """An uplink leaves the bond and the switch."""
+        ofport = next(n for n, port in self.switch.ports.items() if port.name == name)
+        row = self._with_members(name)
+        del self.switch.ports[ofport]
+        self.say(PortRemoved(self.bridge, ofport))
+        self.write(row)
+
+    def _with_members(self, name: str, *joining: InterfaceRow) -> BridgeRow:
+        """The bridge once an interface has left the bond, and others have joined."""
+        row = self.rows[self.bridge]
         bond = next(port for port in row.ports if port.name == "bond0")
         others = tuple(port for port in row.ports if port is not bond)
-        members = tuple(one for one in bond.interfaces if one.name != name)
-        if joins:
-            members += (InterfaceRow(name, ofport, 1e9, mac=f"02:00:00:00:01:{ofport:02x}"),)
-            switch.ports[ofport] = PortState(ofport, name, True, 1e9)
-            self.say(PortChanged(bridge, switch.ports[ofport]))
-        else:
-            del switch.ports[ofport]
-            self.say(PortRemoved(bridge, ofport))
-        self.write(replace(row, ports=_sorted((*others, replace(bond, interfaces=members)))))
+        members = (*(one for one in bond.interfaces if one.name != name), *joining)
+        return replace(row, ports=_sorted((*others, replace(bond, interfaces=members))))
 
-    def hears(self, what: str, *words: str) -> None:
+    def do_hear(self, what: str, *words: str) -> None:
         match what:
             case "lead":
                 self.say(Leading(words == ("yes",)))
@@ -343,36 +359,37 @@ class Here(World):
             case "failed":
                 self.say(CommandFailed("br0", ValueError("too long")))
 
-    def has_addresses(self, devices: Mapping[str, str]) -> None:
-        self.addresses = AddressesRead(
-            {name: tuple(ips.split(",")) for name, ips in devices.items()}
-        )
+    def do_addresses(self, *words: str) -> None:
+        devices = (word.split("=") for word in words)
+        self.addresses = AddressesRead({name: tuple(ips.split(",")) for name, ips in devices})
         self.say(self.addresses)
 
-    def has_ovn(self, addresses: Sequence[str]) -> None:
-        self.ovn = Ovn(tuple(addresses), mapped=("br0",))
+    def do_ovn(self, *addresses: str) -> None:
+        self.ovn = Ovn(addresses, mapped=("br0",))
         self.say(self.read())
 
     def errors(self) -> list[str]:
         """What is wrong with the configurations."""
         return [str(error) for one in self.engine.fleet.status() for error in one.config.errors]
 
-    def foreign(self, table: int, priority: int) -> None:
-        self.switches["br0"].foreign = (ForeignFlow(table, priority, 7, "in_port=10", (5,)),)
+    def do_spoil(self) -> None:
+        """Somebody deletes a flow of ours and adds one of another program."""
+        self.switch.flows.pop(min(self.switch.flows, key=repr, default=None), None)  # type: ignore[arg-type]
+        self.switches["br0"].foreign = (ForeignFlow(0, 40000, 7, "in_port=10", (5,)),)
 
-    def queue(self, name: str, kind: str) -> None:
+    def do_queue(self, name: str, kind: str) -> None:
         self.queueing[name] = htb.Found(kind, 0x8001)
 
     # ---- what operators see
 
-    def look(self, bridge: str = "br0") -> None:
+    def do_look(self) -> None:
         """Everything that can be asked, as text and JSON, and how it is drawn."""
         self.quiet = True
-        row = self.rows[bridge]
+        row = self.rows[self.bridge]
         ports = [i.name for p in row.ports for i in p.interfaces if i.name.startswith("vnet")][:3]
         for words in (
             ["show"],
-            ["show", bridge, "--json"],
+            ["show", self.bridge, "--json"],
             ["plan"],
             ["plan", "--json"],
             ["check"],
@@ -380,9 +397,9 @@ class Here(World):
             *(["explain", port] for port in ports),
             *(["explain", port, "--json"] for port in ports[:1]),
             ["history"],
-            ["history", bridge, "--last", "3", "--json"],
+            ["history", self.bridge, "--last", "3", "--json"],
         ):
-            self.command_line(words)
+            self.do_cli(*words)
         self.lines.append("request show")
         reply = self.ask("show")
         self.lines += indented(reply.text if reply else "no answer")
@@ -395,7 +412,7 @@ class Here(World):
         kept = (line for line in page.splitlines() if "_created" not in line)
         return "\n".join(kept)
 
-    def command_line(self, words: Sequence[str]) -> None:
+    def do_cli(self, *words: str) -> None:
         """One command as it is typed: its output, errors and exit status."""
         self.lines.append(f"$ ovs-lbt {' '.join(words)}")
         with (
@@ -425,7 +442,7 @@ class Here(World):
             except (ValueError, OSError) as error:
                 return Reply(0, str(error), refused=True)
 
-    def top(self, typed: Sequence[str]) -> None:
+    def do_top(self, *typed: str) -> None:
         """What `top` shows after these keys, one screen for each."""
         self.quiet = True
         now_s = [self.now_s]

@@ -90,9 +90,9 @@ TRACE = ROOT / "docs" / "examples" / "replay-trace.csv.gz"
 def messages(text: str, most: int = 5) -> Iterator[str]:
     """What a scenario sends to its switch: of each kind of command some, as bytes."""
     here = Played(text)
-    here.lines()
+    here.play()
     sent: dict[str, int] = {}
-    for _, command in here.here.log:
+    for _, command in here.log:
         name = type(command).__name__
         if sent.get(name, 0) >= most:
             continue
@@ -139,7 +139,7 @@ def heard(texts: Sequence[str]) -> Iterator[str]:
     told_of: list[bytes] = []
     for text in texts:
         played = Played(text)
-        played.lines()
+        played.play()
         switch = played.switch
         flows = map(session.flow_stats, switch.flows.values())
         groups = map(session.group_description, switch.groups.values())
@@ -449,7 +449,7 @@ def _anywhere(lines: Iterable[str], directory: Path) -> Iterator[str]:
 
 def _three_seconds(team: str) -> Here:
     """What has become of a team after its first three seconds."""
-    here = Played(team).here
+    here = Played(team)
     here.start()
     here.run_for(3.0)
     return here
@@ -547,8 +547,8 @@ def upstream() -> Iterator[str]:
             programs = Programs(**{"dump-flows": dumped, "ovs-vsctl": json.dumps(listed)})
             with _host(programs, "br0.mgmt"):
                 here.quiet = True
-                here.command_line(["check"])
-                here.command_line(["check", "--json"])
+                here.do_cli("check")
+                here.do_cli("check", "--json")
             yield f"{team} {counts}"
             yield from here.lines
             yield from programs.lines
@@ -688,8 +688,8 @@ def queued(texts: Sequence[str]) -> Iterator[str]:
     shapes: dict[str, Shape] = {}
     for text in texts:
         played = Played(text)
-        played.lines()
-        made = (c for _, c in played.here.log if isinstance(c, Shape))
+        played.play()
+        made = (c for _, c in played.log if isinstance(c, Shape))
         shapes |= {told(command): command for command in made}
     for qdiscs in ([], ours, foreign):
         answers = {"class show": classes, "filter show": json.dumps([{"options": mark}])}

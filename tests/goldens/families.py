@@ -82,21 +82,21 @@ def families() -> dict[str, Made]:
 
 
 def _played(text: str) -> Iterable[str]:
-    return Played(text).lines()
+    return Played(text).play()
 
 
 def _pipelines(drawn: list[tuple[str, str]]) -> Iterator[str]:
     """What is installed once a bridge of each configuration is in service."""
     for number, team in drawn:
         played = Played(team)
-        played.here.quiet = True
-        played.lines()
+        played.quiet = True
+        played.play()
         yield f"== {number} {team}"
         switch = played.switch
         # Those that a bridge of observe mode, or of an invalid configuration, has nothing of.
         yield from sorted(told(group) for group in switch.groups.values())
         yield from sorted(told(flow) for flow in switch.flows.values())
-        yield f"errors {told(played.here.errors())}"
+        yield f"errors {told(played.errors())}"
 
 
 def _help() -> Iterator[str]:

@@ -8,31 +8,26 @@ from collections.abc import Callable
 from tests.goldens.adapter import Here, changed, row_of
 
 
-class Played:
-    """One scenario. Each step is a method; its words are the arguments."""
+class Played(Here):
+    """One scenario. Each step is a method, here or in `adapter`; its words are the arguments."""
 
     def __init__(self, text: str) -> None:
         teams, *self.steps = [part.strip() for part in text.split("|")]
-        rows = [row_of(team.split(), f"br{n}") for n, team in enumerate(teams.split(" + "))]
-        self.here = Here(rows)
-        self.bridge = "br0"
+        super().__init__(
+            [row_of(team.split(), f"br{n}") for n, team in enumerate(teams.split(" + "))]
+        )
 
-    def lines(self) -> list[str]:
-        here = self.here
+    def play(self) -> list[str]:
         try:
-            here.start()
+            self.start()
             for step in self.steps:
-                here.lines.append(f"# {step}")
+                self.lines.append(f"# {step}")
                 word, *words = step.split()
                 found: Callable[..., object] = getattr(self, f"do_{word.replace('-', '_')}")
                 found(*words)
         except Exception as error:
-            here.lines.append(f"!! {type(error).__name__}: {error}")
-        return here.lines
-
-    @property
-    def switch(self):  # type: ignore[no-untyped-def]
-        return self.here.switches[self.bridge]
+            self.lines.append(f"!! {type(error).__name__}: {error}")
+        return self.lines
 
     def number(self, name: str) -> int:
         return int(name) if name.isdigit() else self.named(name)
@@ -43,13 +38,13 @@ class Played:
     # ---- time, traffic and links
 
     def do_run(self, seconds: str) -> None:
-        self.here.run_for(float(seconds))
+        self.run_for(float(seconds))
 
     def do_on(self, bridge: str) -> None:
         self.bridge = bridge
 
     def do_load(self, name: str, bps: str, more_bps_per_s: str = "0") -> None:
-        level, slope, since_s = float(bps), float(more_bps_per_s), self.here.now_s
+        level, slope, since_s = float(bps), float(more_bps_per_s), self.now_s
         self.switch.offered_bps[self.number(name)] = lambda at_s: level + slope * (at_s - since_s)
 
     def do_wave(self, name: str, bps: str, period_s: str) -> None:
@@ -90,99 +85,76 @@ class Played:
         self.switch.from_normal = ((int(ofport), mac, None),)
 
     def do_down(self, name: str) -> None:
-        self.here.set_link(self.number(name), False, self.bridge)
+        self.set_link(self.number(name), False, self.bridge)
 
     def do_up(self, name: str, bps: str | None = None) -> None:
         speed_bps = float(bps) if bps else None
-        self.here.set_link(self.number(name), True, self.bridge, speed_bps)
+        self.set_link(self.number(name), True, self.bridge, speed_bps)
 
     def do_silent(self, name: str) -> None:
-        self.here.set_link(self.number(name), False, self.bridge, silent=True)
+        self.set_link(self.number(name), False, self.bridge, silent=True)
 
     def do_cut(self, *numbers: str) -> None:
-        self.here.cut = set(map(int, numbers))
+        self.cut = set(map(int, numbers))
 
     def do_targets(self, answer: str) -> None:
-        self.here.answers_targets = answer == "yes"
+        self.answers_targets = answer == "yes"
 
     # ---- ports and records
 
-    def do_add(self, name: str, ofport: str) -> None:
-        self.here.bring_in(self.here.new_port(name, int(ofport)), self.bridge)
-
     def do_del(self, name: str) -> None:
         self.switch.offered_bps.pop(self.named(name), None)
-        self.here.remove_port(name, self.bridge)
-
-    def do_renumber(self, name: str, ofport: str) -> None:
-        self.here.renumber(name, int(ofport), self.bridge)
-
-    def do_join(self, name: str, ofport: str) -> None:
-        self.here.member(name, int(ofport), True, self.bridge)
-
-    def do_leave(self, name: str) -> None:
-        self.here.member(name, self.named(name), False, self.bridge)
+        self.remove_port(name, self.bridge)
 
     def do_set(self, *words: str) -> None:
-        self.here.write(changed(self.here.rows[self.bridge], words))
+        self.write(changed(self.rows[self.bridge], words))
 
     def do_other(self, name: str, *words: str) -> None:
         """Another bridge appears, or is changed."""
         row = row_of(words, name)
-        if name not in self.here.switches:
-            self.here.add_switch(row)
-        self.here.write(row)
+        if name not in self.switches:
+            self.add_switch(row)
+        self.write(row)
 
     def do_remove_bridge(self, name: str) -> None:
-        del self.here.rows[name]
-        self.here.say(self.here.read())
+        del self.rows[name]
+        self.say(self.read())
 
     def do_lose_keys(self) -> None:
-        self.kept = self.here.rows[self.bridge]
-        self.here.write(self.kept.without_our_keys())
+        self.kept = self.rows[self.bridge]
+        self.write(self.kept.without_our_keys())
 
     def do_find_keys(self) -> None:
-        self.here.write(self.kept)
+        self.write(self.kept)
 
     def do_grace(self, seconds: str) -> None:
-        self.here.key_loss_grace_s = seconds
-        self.here.say(self.here.read())
+        self.key_loss_grace_s = seconds
+        self.say(self.read())
 
     def do_version(self, version: str) -> None:
-        self.here.ovs_version = version
-        self.here.say(self.here.read())
-
-    def do_addresses(self, *words: str) -> None:
-        self.here.has_addresses(dict(word.split("=") for word in words))
-
-    def do_ovn(self, *words: str) -> None:
-        self.here.has_ovn(words)
+        self.ovs_version = version
+        self.say(self.read())
 
     # ---- what the switch, the database and the service do
 
     def do_gone(self) -> None:
-        self.here.disconnect(self.bridge)
+        self.disconnect(self.bridge)
 
     def do_back(self) -> None:
-        self.here.connect(self.bridge)
+        self.connect(self.bridge)
 
     def do_forget(self) -> None:
         """The switch has restarted, with nothing installed."""
-        self.here.disconnect(self.bridge)
+        self.disconnect(self.bridge)
         self.switch.flows.clear()
         self.switch.groups.clear()
-        self.here.connect(self.bridge)
-
-    def do_spoil(self) -> None:
-        """Somebody deletes a flow of ours and adds one of another program."""
-        self.switch.flows.pop(min(self.switch.flows, key=repr, default=None), None)
-        self.here.foreign(0, 40000)
+        self.connect(self.bridge)
 
     def do_hold(self) -> None:
         self.switch.holds_answers = True
 
     def do_answer(self) -> None:
-        self.here.answer_held(self.bridge)
+        self.answer_held(self.bridge)
 
     def do_refuse(self, what: str, error: str = "no") -> None:
         match what:
@@ -193,39 +165,24 @@ class Played:
             case "select":
                 self.switch.refuse_select = error
             case "write":
-                self.here.refuse_writes = error
+                self.refuse_writes = error
             case "one":
-                self.here.refuse_one = error
+                self.refuse_one = error
             case "encoding":
-                self.here.cannot_encode = lambda _: True
+                self.cannot_encode = lambda _: True
 
     def do_accept(self) -> None:
         self.switch.refuse_next = self.switch.refuse_flags = self.switch.refuse_select = None
-        self.here.refuse_writes = self.here.refuse_one = None
-        self.here.cannot_encode = lambda _: False
-
-    def do_queue(self, name: str, kind: str) -> None:
-        self.here.queue(name, kind)
+        self.refuse_writes = self.refuse_one = None
+        self.cannot_encode = lambda _: False
 
     def do_drops(self, name: str, minor: str, count: str) -> None:
-        self.here.drops[name] = {int(minor): int(count)}
+        self.drops[name] = {int(minor): int(count)}
 
     def do_restart(self) -> None:
-        self.here.restart_service()
-
-    def do_hear(self, *words: str) -> None:
-        self.here.hears(*words)
+        self.restart_service()
 
     # ---- what operators do
 
     def do_ask(self, *words: str) -> None:
-        self.here.ask(*words)
-
-    def do_cli(self, *words: str) -> None:
-        self.here.command_line(words)
-
-    def do_look(self) -> None:
-        self.here.look(self.bridge)
-
-    def do_top(self, *typed: str) -> None:
-        self.here.top(typed)
+        self.ask(*words)
