@@ -110,7 +110,7 @@ def main(words: list[str]) -> int:
     for one in results:
         print("\n".join(result.lines(one)))
     wanted = {step.name for step in steps}
-    bad = [s for one in results for s in one["steps"] if s["name"] in wanted and _bad(s)]
+    bad = [s for one in results for s in one["steps"] if s["name"] in wanted and result.is_bad(s)]
     print(f"\n{len(bad)} of {len(steps) * len(results)} steps failed" if bad else "\nall passed")
     return 1 if bad else 0
 
@@ -272,7 +272,7 @@ def _everything(options: argparse.Namespace) -> int:
                 f"{found[part.name]['verdict']}, log: {out / part.log}. {len(left) - len(rest)} of"
                 f" {len(left)} parts ran, about {everything.minutes(rest):.0f} minutes are left",
             )
-    bad = [one["name"] for one in found.values() if _bad(one)]
+    bad = [one["name"] for one in found.values() if result.is_bad(one)]
     print(f"\n{'failed: ' * bool(bad)}{', '.join(bad) or 'all that ran passed'}; {out}/page.md")
     return 1 if bad else 0
 
@@ -347,7 +347,8 @@ def _machine(facts: Mapping[str, Any]) -> str:
 
 
 def _version_here(environment: dict[str, str]) -> str:
-    return _last_word(_output(["ovs-vswitchd", "--version"], environment).split("\n", 1)[0])
+    first_line = _output(["ovs-vswitchd", "--version"], environment).split("\n", 1)[0]
+    return first_line.rpartition(" ")[2]
 
 
 def _facts_here(environment: dict[str, str]) -> dict[str, Any]:
@@ -424,14 +425,6 @@ def _output(command: list[str], environment: dict[str, str] | None = None) -> st
 def _pretty(os_release: str) -> str:
     found = re.search(r'^PRETTY_NAME="?([^"\n]*)', os_release, re.MULTILINE)
     return found[1] if found else "unknown"
-
-
-def _last_word(text: str) -> str:
-    return text.rpartition(" ")[2]
-
-
-def _bad(step: dict[str, Any]) -> bool:
-    return bool(step["verdict"] != result.PASSED)
 
 
 def _names(steps: tuple[Step, ...]) -> str:

@@ -182,7 +182,7 @@ def write(path: Path, found: Sequence[Mapping[str, Any]], took_s: Mapping[str, f
 
 def counts(one: Mapping[str, Any], checkout: Path) -> bool:
     """Whether a part need not run again: it passed, and only files in RESULTS have changed since."""
-    if one["verdict"] != result.PASSED or "+" in one["commit"]:
+    if result.is_bad(one) or "+" in one["commit"]:
         return False
     asked = ["git", "-C", str(checkout), "diff", "--quiet", one["commit"], "HEAD", "--"]
     done = subprocess.run([*asked, ".", f":!{RESULTS}"], capture_output=True)
@@ -197,7 +197,7 @@ def failed(part: Part, why: str) -> dict[str, Any]:
 
 def joined(part: Part, found: Sequence[Mapping[str, Any]], **facts: Any) -> dict[str, Any]:
     """The result of a part, from the results of its steps."""
-    bad = [f"{one['name']}: {one['verdict']}" for one in found if one["verdict"] != result.PASSED]
+    bad = [f"{one['name']}: {one['verdict']}" for one in found if result.is_bad(one)]
     whole: dict[str, Any] = {kind: sum(one[kind] for one in found) for kind in KINDS}
     reasons: dict[str, int] = {}
     for one in found:
@@ -224,7 +224,7 @@ def page(found: Sequence[Mapping[str, Any]]) -> str:
     for part in known:
         if part.name not in of:
             missing.setdefault(part.group, []).append(f"`{part.step.name}`")
-    bad = [one for one in ran if one["verdict"] != result.PASSED]
+    bad = [one for one in ran if result.is_bad(one)]
     spent_min = sum(one["wall_s"] for one in ran) / 60
     lines = [
         "# What `make test-all` ran",

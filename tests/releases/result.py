@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ def with_step(result: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
 
 def write(path: Path, result: dict[str, Any]) -> None:
     path.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def is_bad(step: Mapping[str, Any]) -> bool:
+    return bool(step["verdict"] != PASSED)
 
 
 def lines(result: dict[str, Any]) -> list[str]:

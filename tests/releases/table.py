@@ -124,7 +124,7 @@ def _row(found: dict[str, Any]) -> str:
         found["python"],
         _framework(found, steps),
         "; ".join(what) or "nothing",
-        _counts(passed, failed, rerun, [name for name, one in steps.items() if _bad(one)]),
+        _counts(passed, failed, rerun, [name for name, one in steps.items() if result.is_bad(one)]),
         "; ".join(missing),
         _commits(found, steps),
     ]
@@ -169,10 +169,6 @@ def _counts(passed: int, failed: int, rerun: int, bad: Sequence[str]) -> str:
     if bad:
         words.append(f"failed: {', '.join(bad)}")
     return "; ".join(words)
-
-
-def _bad(step: dict[str, Any]) -> bool:
-    return bool(step["verdict"] != result.PASSED)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
