@@ -81,6 +81,12 @@ def pages() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
 
+def sections(page: str) -> dict[str, str]:
+    """The text below each heading of the second level."""
+    _, *found = (ROOT / page).read_text().split("\n## ")
+    return {title: text for title, _, text in (one.partition("\n") for one in found)}
+
+
 def documents() -> list[str]:
     """The pages whose commands somebody types."""
     return [page for page in pages() if not page.startswith(RECORDS)]

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 
 from controller.config.columns import ROWS, Row, rows
-from tests.documents import ROOT
+from tests.documents import sections
 
-PAGE = ROOT / "docs" / "reference" / "openvswitch.md"
+PAGE = "docs/reference/openvswitch.md"
 HEAD = "| column or key | ovs-lbt | in detail | test |\n|---|---|---|---|"
 TITLES = {"Bond": "Port with several interfaces (bond)"}
 NOT_TESTED = "not tested"
@@ -96,10 +96,9 @@ def _test(row: Row) -> str:
 @functools.cache
 def _tests() -> Mapping[tuple[str, str], str]:
     """The last cell of each row of the page, by the title of its table and its first cell."""
-    _, *sections = PAGE.read_text().split("\n## ")
     return {
-        (section.partition("\n")[0], names): test
-        for section in sections
+        (title, names): test
+        for title, section in sections(PAGE).items()
         for names, test in CELLS.findall(section)
     }
 

@@ -14,9 +14,9 @@ from controller.operations.diagnosis import Obstacle
 from controller.operations.unconfirmed import What
 from policies.model import Reason, Role
 from policies.verdicts import Standing, WhyAtRest
-from tests.documents import ROOT
+from tests.documents import ROOT, sections
 
-PAGE = ROOT / "docs" / "reference" / "json.md"
+PAGE = "docs/reference/json.md"
 # The sources that name kinds of findings, and how: behind the severity. Only attach tells some.
 SOURCES = (
     "controller/cli/answers.py",
@@ -27,10 +27,9 @@ KIND = re.compile(r'(?<!Told.ATTACH, )\b(?:ERROR|WARNING|NOTE|severity), "([a-z-
 
 def fields() -> dict[str, list[tuple[str, str]]]:
     """The paths and meanings of each answer, by its command."""
-    _, *sections = PAGE.read_text().split("\n## ")
     return {
-        section.partition("\n")[0]: re.findall(r"^\| `\.(.+?)` \| (.+) \|$", section, re.MULTILINE)
-        for section in sections
+        command: re.findall(r"^\| `\.(.+?)` \| (.+) \|$", section, re.MULTILINE)
+        for command, section in sections(PAGE).items()
     }
 
 

@@ -11,6 +11,7 @@ from tests.reference import columns, commands, json_fields, metrics, settings
 
 COMMAND = "python -m tests.reference"
 DOCS = documents.ROOT / "docs"
+JSON_PAGE = documents.ROOT / json_fields.PAGE
 MAN_PAGE = DOCS / "ovs-lbt.8"
 
 
@@ -43,4 +44,4 @@ def generated() -> dict[Path, str]:
         page.path: documents.with_made(page.path.read_text(), page.begin, page.end, page.generate())
         for page in PAGES
     }
-    return made | {json_fields.PAGE: json_fields.with_values(json_fields.PAGE.read_text())}
+    return made | {JSON_PAGE: json_fields.with_values(JSON_PAGE.read_text())}

@@ -197,9 +197,7 @@ def test_contributing_names_every_package_that_set_up_installs(listed: str, targ
     script = (documents.ROOT / ".ci/setup").read_text()
     entries = script.partition(f"readonly {listed}=(")[2].partition(")")[0].split()
     packages = {entry.partition(":")[0] for entry in entries if not entry.startswith('"$')}
-    section = (
-        (documents.ROOT / "CONTRIBUTING.md").read_text().partition("\n## What set-up installs\n")[2]
-    )
+    section = documents.sections("CONTRIBUTING.md")["What set-up installs"]
     row = next(line for line in section.splitlines() if line.startswith(f"| `{target}`"))
     words = re.findall(r"[a-z][\w-]+", row.split("|")[2])
     others = {"the", "packages", "of", "make", "deb", "demo", "setup", "and"}
@@ -208,12 +206,9 @@ def test_contributing_names_every_package_that_set_up_installs(listed: str, targ
 
 def test_every_runbook_names_the_support_bundle() -> None:
     pages = ("docs/runbooks.md", "docs/runbooks-service.md")
-    texts = [(documents.ROOT / page).read_text() for page in pages]
-    runbooks = [book for text in texts for book in text.split("\n## ")[1:]]
+    runbooks = {n: text for page in pages for n, text in documents.sections(page).items()}
     assert len(runbooks) > 15
-    assert [
-        book.split("\n")[0] for book in runbooks if "`ovs-lbt support-bundle`" not in book
-    ] == []
+    assert [n for n, text in runbooks.items() if "`ovs-lbt support-bundle`" not in text] == []
 
 
 def test_the_page_about_security_names_tests_that_there_are() -> None:
@@ -238,12 +233,7 @@ def test_pages_about_policies_name_every_preset(page: str, beginning: str) -> No
 
 
 def test_readme_names_the_default_and_no_policy_that_there_is_not() -> None:
-    section = (
-        (documents.ROOT / "README.md")
-        .read_text()
-        .partition("\n## Policies\n")[2]
-        .partition("\n## ")[0]
-    )
+    section = documents.sections("README.md")["Policies"]
     named = re.findall(r"^- `([a-z-]+)`", section, re.MULTILINE)
     assert len(named) == 3 and set(named) <= PRESETS.keys()
     assert f"- `{DEFAULT_PRESET}`, the default" in section

@@ -14,8 +14,8 @@ from controller.features.shaping import DEFAULT_SHARES
 from controller.metrics.exporter import HELP
 from policies.presets import DEFAULT_PRESET, PRESETS
 from tests import documents
-from tests.reference import json_fields, metrics, settings
-from tests.reference.pages import COMMAND, PAGES, Page, generated
+from tests.reference import metrics, settings
+from tests.reference.pages import COMMAND, JSON_PAGE, PAGES, Page, generated
 from tests.unit.docs.test_page_lengths import words
 
 MOST_WORDS = 300
@@ -24,7 +24,7 @@ MARKDOWN = [page for page in PAGES if page.path.suffix == ".md"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "path", [*(page.path for page in PAGES), json_fields.PAGE], ids=lambda path: path.name
+    "path", [*(page.path for page in PAGES), JSON_PAGE], ids=lambda path: path.name
 )
 def test_a_page_is_as_the_code_generates_it(path: Path) -> None:
     assert generated()[path] == path.read_text(), f"run {COMMAND}"

@@ -13,13 +13,10 @@ INDEX = documents.ROOT / "docs/reliability.md"
 HEAD = "| tried | bound | result | test |"
 
 
-def sections() -> list[str]:
-    return INDEX.read_text().split("\n## ")[1:]
+SECTIONS = {title: s for title, s in documents.sections("docs/reliability.md").items() if HEAD in s}
 
 
-@pytest.mark.parametrize(
-    "section", [one for one in sections() if HEAD in one], ids=lambda one: one.partition("\n")[0]
-)
+@pytest.mark.parametrize("section", SECTIONS.values(), ids=SECTIONS)
 def test_every_figure_is_on_the_page_that_the_section_links_to(section: str) -> None:
     (page,) = re.findall(r"^\[[^]]*\]\((reliability/[\w-]+\.md)[^)]*\)$", section, re.MULTILINE)
     told = set(re.findall(NUMBER, (INDEX.parent / page).read_text()))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import controller
+from tests import documents
 
 UNITS = sorted((Path(controller.__file__).parent / "systemd").glob("*.service"))
 
@@ -67,7 +68,6 @@ def test_docs_say_what_each_remaining_point_of_the_service_is_needed_for(tmp_pat
     # A line for each unit, the service's last.
     line = exposure(tmp_path, "yes", "--json=short").stdout.splitlines()[-1]
     points = sum(float(setting["exposure"] or 0) for setting in json.loads(line))
-    page = (Path(controller.__file__).parents[1] / "docs/security.md").read_text()
-    section = page.partition("\n## Rights of the service\n")[2].partition("\n## ")[0]
+    section = documents.sections("docs/security.md")["Rights of the service"]
     told = re.findall(r"`[ ,a-z]* \((\d\.\d)\)", section)
     assert round(sum(map(float, told)), 1) == round(points, 1)
