@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,11 +65,10 @@ def worst_ratio(snapshot: Snapshot) -> float:
     return max(uplink.utilization_ratio for uplink in snapshot.uplinks)
 
 
-def best_ratio(snapshot: Snapshot, nodes: int) -> tuple[float, bool]:
+def best_ratio(snapshot: Snapshot, nodes: int) -> float:
     """The least worst utilization, by HiGHS; where it does not close, its bound or ours.
 
-    And whether it is exact. `nodes`: after how many it stops, so that the answer does not depend on
-    how busy the machine is.
+    `nodes`: after how many it stops, so that the answer does not depend on how busy the machine is.
     """
     uplinks, units = snapshot.uplinks, snapshot.units
     m, n = len(uplinks), len(units)
@@ -107,30 +106,13 @@ def best_ratio(snapshot: Snapshot, nodes: int) -> tuple[float, bool]:
         options={"node_limit": nodes, "mip_rel_gap": 1e-4},
     )
     dual = getattr(found, "mip_dual_bound", None)
-    return max(bound, float(dual) if dual is not None else 0.0), found.status == 0
+    return max(bound, float(dual) if dual is not None else 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a plan reached as a multiple of the optimum, or of a bound of it, and its moves."""
-
-    seed: int
-    ratio: float
-    exact: bool
-    moves: int
-
-
-def outcomes(seeds: Sequence[int], nodes: int) -> Iterator[Outcome]:
+def ratios(seeds: Iterable[int], nodes: int) -> Iterator[float]:
+    """What plans reach, as multiples of the optimum, or of a bound of it."""
     for seed in seeds:
         snapshot = instance(seed)
-        plan = splitting.plan(snapshot)
-        reached = worst_ratio(after(snapshot, plan))
-        bound, exact = least_worst_ratio(snapshot.uplinks, snapshot.units), False
-        if reached > bound * NEAR_RATIO:
-            bound, exact = best_ratio(snapshot, nodes)
-        yield Outcome(seed, reached / bound, exact, len(plan.moves))
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+        reached = worst_ratio(after(snapshot, splitting.plan(snapshot)))
+        bound = least_worst_ratio(snapshot.uplinks, snapshot.units)
+        yield reached / (best_ratio(snapshot, nodes) if reached > bound * NEAR_RATIO else bound)

@@ -35,15 +35,6 @@ def test_an_order_is_that_of_all_without_those_that_are_not_allowed(
     assert left == [name for name in of_all if name in allowed]
 
 
-def test_the_home_comes_first_among_uplinks_of_its_role() -> None:
-    pinned = failover.order("vm", "eth3", UPLINKS, failover.as_configured)
-    assert names(pinned) == ["eth3", "eth1", "eth2", "eth4"]
-    roles = (Role.STANDBY, Role.ACTIVE, Role.STANDBY, Role.DRAINED)
-    uplinks = tuple(replace(u, role=role) for u, role in zip(UPLINKS, roles, strict=True))
-    order = failover.order("vm", "eth3", uplinks, failover.as_configured)
-    assert names(order) == ["eth2", "eth3", "eth1", "eth4"]
-
-
 def test_an_uplink_that_carries_nothing_is_put_last_and_the_rest_keep_their_order() -> None:
     eth2_down = tuple(replace(u, usable=u.name != "eth2") for u in UPLINKS)
     assert names(failover.usable_first(eth2_down)) == ["eth1", "eth3", "eth4", "eth2"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,66 +25,50 @@ def passage(
     return Passage(vlan, mtu, passes, reaches or {})
 
 
-def cut(uplink: str) -> PathFault:
-    return PathFault(Fault.UNREACHABLE, (uplink,))
+def undecided(*uplinks: str) -> PathFault:
+    return PathFault(Fault.UNREACHABLE, uplinks, decided=False)
 
 
-def test_nothing_is_at_fault_while_all_probes_arrive() -> None:
-    assert faults(THREE, [passage(THREE), passage(THREE, mtu=1500)]) == frozenset()
+A, B = (PathFault(Fault.UNREACHABLE, (uplink,)) for uplink in "ab")
+# Which hosts answer by which uplinks.
+ONLY_B, NOBODY = {"a": False, "b": True}, {"a": False, "b": False}
+HALVES = [x + y for x, y in permutations(FOUR, 2) if (x in "ab") != (y in "ab")]
+CUT_A = ("ab", "ba", "ac", "ca")
+CASES: dict[str, tuple[list[Passage], set[PathFault]]] = {
+    "all probes arrive": ([passage(THREE), passage(THREE, mtu=1500)], set()),
+    "one of three reaches no other": ([passage(THREE, *CUT_A)], {A}),
+    "one of three only sends": ([passage(THREE, "ba", "ca")], {A}),
+    "of two, it cannot be known without a host": ([passage(TWO, "ab")], {undecided(*TWO)}),
+    "no host answers by one of two": ([passage(TWO, "ab", "ba", reaches=ONLY_B)], {A}),
+    "a host that answers nobody decides nothing": (
+        [passage(TWO, "ab", "ba", reaches=NOBODY)],
+        {undecided(*TWO)},
+    ),
+    # Two uplinks of one switch that has lost its own uplink hear each other.
+    "a host is believed before the majority": (
+        [passage(THREE, "ac", "ca", "bc", "cb", reaches={**NOBODY, "c": True})],
+        {A, B},
+    ),
+    "two halves of a network": ([passage(FOUR, *HALVES)], {undecided(*FOUR)}),
+    "a VLAN that one lacks": (
+        [passage(THREE, vlan=10), *(passage(THREE, *CUT_A, vlan=20, mtu=m) for m in (0, 1500))],
+        {PathFault(Fault.VLAN, ("a",), vlan=20)},
+    ),
+    "who loses everything is not told of each VLAN, too": (
+        [passage(THREE, *CUT_A, vlan=vlan, mtu=mtu) for vlan in (10, 20) for mtu in (0, 1500)],
+        {A},
+    ),
+    "an MTU where short frames pass": (
+        [passage(TWO), passage(TWO, "ab", "ba", mtu=9000, reaches={"a": True, "b": False})],
+        {PathFault(Fault.MTU, ("b",), vlan=0, mtu=9000)},
+    ),
+}
 
 
-def test_of_three_the_one_that_reaches_no_other_is_at_fault() -> None:
-    assert faults(THREE, [passage(THREE, "ab", "ba", "ac", "ca")]) == {cut("a")}
-
-
-def test_a_link_that_only_sends_is_at_fault() -> None:
-    assert faults(THREE, [passage(THREE, "ba", "ca")]) == {cut("a")}
-
-
-def test_of_two_it_cannot_be_known_without_a_host() -> None:
-    found = faults(TWO, [passage(TWO, "ab")])
-    assert found == {PathFault(Fault.UNREACHABLE, TWO, decided=False)}
-
-
-def test_of_two_the_one_by_which_no_host_answers_is_at_fault() -> None:
-    lost = passage(TWO, "ab", "ba", reaches={"a": False, "b": True})
-    assert faults(TWO, [lost]) == {cut("a")}
-
-
-def test_a_host_that_answers_nobody_decides_nothing() -> None:
-    lost = passage(TWO, "ab", "ba", reaches={"a": False, "b": False})
-    assert faults(TWO, [lost]) == {PathFault(Fault.UNREACHABLE, TWO, decided=False)}
-
-
-def test_a_host_is_believed_before_the_majority() -> None:
-    """Two uplinks of one switch that has lost its own uplink hear each other."""
-    reaches = {"a": False, "b": False, "c": True}
-    lost = passage(THREE, "ac", "ca", "bc", "cb", reaches=reaches)
-    assert faults(THREE, [lost]) == {cut("a"), cut("b")}
-
-
-def test_two_halves_of_a_network_are_not_told_apart() -> None:
-    lost = [x + y for x, y in permutations(FOUR, 2) if (x in "ab") != (y in "ab")]
-    found = faults(FOUR, [passage(FOUR, *lost)])
-    assert found == {PathFault(Fault.UNREACHABLE, FOUR, decided=False)}
-
-
-def test_a_vlan_that_one_lacks_is_its_fault_alone() -> None:
-    lost = passage(THREE, "ab", "ba", "ac", "ca", vlan=20)
-    expected = PathFault(Fault.VLAN, ("a",), vlan=20)
-    assert faults(THREE, [passage(THREE, vlan=10), lost]) == {expected}
-
-
-def test_who_loses_everything_is_not_told_of_each_vlan_too() -> None:
-    lost = ["ab", "ba", "ac", "ca"]
-    passages = [passage(THREE, *lost, vlan=vlan, mtu=mtu) for vlan in (10, 20) for mtu in (0, 1500)]
-    assert faults(THREE, passages) == {cut("a")}
-
-
-def test_an_mtu_is_at_fault_where_short_frames_pass() -> None:
-    lost = passage(TWO, "ab", "ba", mtu=9000, reaches={"a": True, "b": False})
-    expected = PathFault(Fault.MTU, ("b",), vlan=0, mtu=9000)
-    assert faults(TWO, [passage(TWO), lost]) == {expected}
+@pytest.mark.parametrize(("passages", "found"), CASES.values(), ids=CASES)
+def test_who_is_at_fault(passages: list[Passage], found: set[PathFault]) -> None:
+    uplinks = {uplink: None for pair in passages[0].passes for uplink in pair}
+    assert faults(tuple(uplinks), passages) == found
 
 
 @given(

@@ -210,11 +210,10 @@ def test_rules_hold_loads_fall_and_then_it_rests(snapshot: Snapshot) -> None:
 
 @pytest.mark.slow
 def test_plans_are_close_to_the_optimum_and_never_beat_it() -> None:
-    found = list(placements.outcomes(range(100), nodes=50))
-    ratios = [outcome.ratio for outcome in found]
+    ratios = list(placements.ratios(range(100), nodes=50))
     assert min(ratios) >= 1.0 - 1e-6, "the oracle is wrong"
     assert statistics.median(ratios) <= 1.02
-    assert placements.percentile(ratios, 0.99) <= 1.10
+    assert max(ratios) <= 1.10
 
 
 def test_constant_loads_give_no_second_round() -> None:

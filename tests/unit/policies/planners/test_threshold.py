@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,24 +61,6 @@ def after(snapshot: Snapshot, move: Move) -> Snapshot:
     )
 
 
-def the_move(snapshot: Snapshot) -> Move:
-    (move,) = relieve_saturated(snapshot).moves
-    return move
-
-
-def test_a_vm_port_goes_only_where_it_is_allowed() -> None:
-    team_of_three = team(
-        uplink("eth1"),
-        uplink("eth2"),
-        uplink("eth3", load=Load(tx_bps=1 * GBPS)),
-        sending("vm1", "eth1", 5, allowed=frozenset({"eth1", "eth3"})),
-        sending("vm2", "eth1", 4, allowed=frozenset({"eth1"})),
-    )
-    assert the_move(team_of_three) == Move("vm1", "eth1", "eth3", Reason.THRESHOLD)
-    stuck = replace(team_of_three, units=team_of_three.units[1:])
-    assert relieve_saturated(stuck) == Plan(unrelieved=("eth1",))
-
-
 # ---- the published example -------------------------------------------------------------
 
 
@@ -96,128 +79,125 @@ def test_a_ramp_of_load_on_four_equal_ports_makes_exactly_two_moves() -> None:
     assert sorted(homes.values()) == ["eth1", "eth1", "eth2", "eth2"]
 
 
-# ---- which port ------------------------------------------------------------------------
+# ---- which port, in which direction, to which uplink -------------------------------------
+
+TWO = (uplink("eth1"), uplink("eth2"))
+PAIR = (sending("vm1", "eth1", 4), sending("vm2", "eth1", 4))
+KEPT = (sending("pinned", "eth1", 4, pin="eth1"), sending("excluded", "eth1", 4, excluded=True))
+HELD = sending("vm2", "eth1", 4, allowed=frozenset({"eth1"}))
+STUCK = Plan(unrelieved=("eth1",))
 
 
-def test_the_busiest_port_that_fits_is_moved() -> None:
-    crowded = team(
-        uplink("eth1"),
-        uplink("eth2", load=Load(tx_bps=5 * GBPS)),
-        sending("big", "eth1", 4),
-        sending("middle", "eth1", 2.4),
-        sending("small", "eth1", 2),
-    )
-    assert the_move(crowded).unit == "middle"
+def loaded(name: str, tx_gbps: float, rx_gbps: float = 0, capacity_gbps: float = 10) -> Uplink:
+    """An uplink with traffic of no VM port."""
+    return uplink(name, capacity_gbps, load=Load(tx_gbps * GBPS, rx_gbps * GBPS))
 
 
-def test_of_equal_ports_the_first_by_name_is_moved() -> None:
-    ports = [sending(name, "eth1", 2) for name in ("vm3", "vm1", "vm2", "vm4")]
-    assert the_move(team(uplink("eth1"), uplink("eth2"), *ports)).unit == "vm1"
+def moved(unit: str, target: str, source: str = "eth1", unrelieved: tuple[str, ...] = ()) -> Plan:
+    return Plan((Move(unit, source, target, Reason.THRESHOLD),), unrelieved)
 
 
-def test_a_port_that_another_uplink_can_take_moves_even_if_it_is_alone() -> None:
-    plan = relieve_saturated(team(uplink("eth1"), uplink("eth2", 40), sending("vm1", "eth1", 8)))
-    assert [move.target for move in plan.moves] == ["eth2"]
+CASES = {
+    "only where it is allowed": (
+        team(
+            *(*TWO, loaded("eth3", 1), HELD),
+            sending("vm1", "eth1", 5, allowed=frozenset({"eth1", "eth3"})),
+        ),
+        moved("vm1", "eth3"),
+    ),
+    "nowhere if it is allowed nowhere else": (team(loaded("eth1", 5), uplink("eth2"), HELD), STUCK),
+    "the busiest that fits": (
+        team(
+            *(uplink("eth1"), loaded("eth2", 5), sending("big", "eth1", 4)),
+            *(sending("middle", "eth1", 2.4), sending("small", "eth1", 2)),
+        ),
+        moved("middle", "eth2"),
+    ),
+    "of equal ones the first by name": (
+        team(*TWO, *(sending(name, "eth1", 2) for name in ("vm3", "vm1", "vm2", "vm4"))),
+        moved("vm1", "eth2"),
+    ),
+    "one that is alone, if another uplink can take it": (
+        team(uplink("eth1"), uplink("eth2", 40), sending("vm1", "eth1", 8)),
+        moved("vm1", "eth2"),
+    ),
+    "neither a pinned nor an excluded one": (team(*TWO, *KEPT), STUCK),
+    "a free one beside them": (
+        team(*TWO, *KEPT, sending("free", "eth1", 0.1)),
+        moved("free", "eth2"),
+    ),
+    "no idle one, as that would help nobody": (
+        team(loaded("eth1", 9), uplink("eth2"), sending("idle", "eth1", 0)),
+        STUCK,
+    ),
+    "for received traffic alone": (
+        team(*TWO, *(receiving(f"vm{i}", "eth1", 2) for i in range(4))),
+        moved("vm0", "eth2"),
+    ),
+    "by the direction that is saturated": (
+        team(
+            *(*TWO, receiving("server", "eth1", 5)),
+            *(sending("backup-1", "eth1", 4.4), sending("backup-2", "eth1", 4.5)),
+        ),
+        moved("backup-2", "eth2"),
+    ),
+    "none that loads only the other direction": (
+        team(*TWO, sending("held", "eth1", 8, pin="eth1"), receiving("server", "eth1", 5)),
+        STUCK,
+    ),
+    "within the threshold in both directions": (
+        team(
+            *(uplink("eth1"), loaded("eth2", 0, 3.6), loaded("eth3", 3.5, 3.5)),
+            Unit("vm1", 5, uplink="eth1", load=Load(tx_bps=4 * GBPS, rx_bps=4 * GBPS)),
+            sending("vm2", "eth1", 4),
+        ),
+        moved("vm1", "eth3"),
+    ),
+    "up to the threshold exactly": (
+        team(uplink("eth1"), loaded("eth2", 3.5), *PAIR),
+        moved("vm1", "eth2"),
+    ),
+    "not beyond it": (team(uplink("eth1"), loaded("eth2", 3.51), *PAIR), STUCK),
+    # 8 Gbit/s are too much for 10 and little for 40; 3 of 40 is emptier than 1 of 10.
+    "by shares of capacity": (
+        team(uplink("eth1"), loaded("eth2", 1), loaded("eth3", 3, capacity_gbps=40), *PAIR),
+        moved("vm1", "eth3"),
+    ),
+    "of equally good targets to the first by name": (
+        team(
+            *(uplink("eth3"), uplink("eth2"), uplink("eth1")),
+            *(sending("vm1", "eth3", 4), sending("vm2", "eth3", 4)),
+        ),
+        moved("vm1", "eth1", "eth3"),
+    ),
+    "to no standby, drained, unused or dead uplink": (
+        team(
+            *(uplink("eth1"), uplink("eth9", usable=False), *PAIR),
+            *(uplink(f"eth{i}", role=role) for i, role in enumerate(Role, 2) if role != "active"),
+        ),
+        STUCK,
+    ),
+    "from the most utilized that can be relieved": (
+        team(
+            *(*TWO, uplink("eth3"), sending("huge", "eth1", 9.5)),
+            *(sending("vm1", "eth2", 4), sending("vm2", "eth2", 4)),
+        ),
+        moved("vm1", "eth3", "eth2", unrelieved=("eth1",)),
+    ),
+    "by all traffic, also that of no VM port": (
+        team(loaded("eth1", 7), uplink("eth2"), sending("vm1", "eth1", 0.6)),
+        moved("vm1", "eth2"),
+    ),
+    "what nobody accounts for holds no port well below it": (
+        team(loaded("eth1", 3), uplink("eth2"), sending("vm1", "eth1", 6)),
+        moved("vm1", "eth2"),
+    ),
+}
 
 
-def test_pinned_and_excluded_ports_are_never_moved() -> None:
-    kept = team(
-        uplink("eth1"),
-        uplink("eth2"),
-        sending("pinned", "eth1", 4, pin="eth1"),
-        sending("excluded", "eth1", 4, excluded=True),
-    )
-    assert relieve_saturated(kept) == Plan(unrelieved=("eth1",))
-
-    with_a_third = replace(kept, units=(*kept.units, sending("free", "eth1", 0.1)))
-    assert the_move(with_a_third).unit == "free"
-
-
-def test_an_idle_port_is_not_moved_as_that_would_help_nobody() -> None:
-    busy = uplink("eth1", load=Load(tx_bps=9 * GBPS))
-    assert not relieve_saturated(team(busy, uplink("eth2"), sending("idle", "eth1", 0))).moves
-
-
-# ---- which direction -------------------------------------------------------------------
-
-
-def test_received_traffic_alone_is_reason_enough() -> None:
-    ports = [receiving(f"vm{i}", "eth1", 2) for i in range(4)]
-    assert the_move(team(uplink("eth1"), uplink("eth2"), *ports)).target == "eth2"
-
-
-def test_the_port_is_chosen_by_the_direction_that_is_saturated() -> None:
-    crowded = team(
-        uplink("eth1"),
-        uplink("eth2"),
-        receiving("server", "eth1", 5),
-        sending("backup-1", "eth1", 4.4),
-        sending("backup-2", "eth1", 4.5),
-    )
-    assert the_move(crowded).unit == "backup-2"
-
-
-def test_the_target_stays_within_the_threshold_in_both_directions() -> None:
-    chatty = Unit("vm1", 5, uplink="eth1", load=Load(tx_bps=4 * GBPS, rx_bps=4 * GBPS))
-    listening = uplink("eth2", load=Load(rx_bps=3.6 * GBPS))
-    with_room = uplink("eth3", load=Load(tx_bps=3.5 * GBPS, rx_bps=3.5 * GBPS))
-    crowded = team(uplink("eth1"), listening, with_room, chatty, sending("vm2", "eth1", 4))
-    assert the_move(crowded) == Move("vm1", "eth1", "eth3", Reason.THRESHOLD)
-
-
-def test_a_target_may_reach_the_threshold_exactly() -> None:
-    full = uplink("eth2", load=Load(tx_bps=3.5 * GBPS))
-    ports = (sending("vm1", "eth1", 4), sending("vm2", "eth1", 4))
-    assert the_move(team(uplink("eth1"), full, *ports)).target == "eth2"
-    fuller = uplink("eth2", load=Load(tx_bps=3.51 * GBPS))
-    assert not relieve_saturated(team(uplink("eth1"), fuller, *ports)).moves
-
-
-# ---- which uplinks ---------------------------------------------------------------------
-
-
-def test_load_is_a_share_of_capacity() -> None:
-    """8 Gbit/s are too much for 10 and little for 40; 3 of 40 is emptier than 1 of 10."""
-    crowded = team(
-        uplink("eth1", 10),
-        uplink("eth2", 10, load=Load(tx_bps=1 * GBPS)),
-        uplink("eth3", 40, load=Load(tx_bps=3 * GBPS)),
-        sending("vm1", "eth1", 4),
-        sending("vm2", "eth1", 4),
-    )
-    assert the_move(crowded).target == "eth3"
-
-
-def test_equally_good_targets_are_taken_by_name() -> None:
-    ports = (sending("vm1", "eth3", 4), sending("vm2", "eth3", 4))
-    assert the_move(team(uplink("eth3"), uplink("eth2"), uplink("eth1"), *ports)).target == "eth1"
-
-
-def test_standby_drained_unused_and_dead_uplinks_are_no_targets() -> None:
-    spare = [uplink(f"eth{i}", role=role) for i, role in enumerate(Role, 2) if role != "active"]
-    dead = uplink("eth9", usable=False)
-    ports = (sending("vm1", "eth1", 4), sending("vm2", "eth1", 4))
-    plan = relieve_saturated(team(uplink("eth1"), dead, *spare, *ports))
-    assert plan == Plan(unrelieved=("eth1",))
-
-
-def test_the_most_utilized_uplink_that_can_be_relieved_is() -> None:
-    crowded = team(
-        uplink("eth1"),
-        uplink("eth2"),
-        uplink("eth3"),
-        sending("huge", "eth1", 9.5),
-        sending("vm1", "eth2", 4),
-        sending("vm2", "eth2", 4),
-    )
-    plan = relieve_saturated(crowded)
-    assert plan.unrelieved == ("eth1",)
-    assert plan.moves == (Move("vm1", "eth2", "eth3", Reason.THRESHOLD),)
-
-
-def test_all_traffic_of_an_uplink_counts_also_that_of_no_vm_port_it_may_move() -> None:
-    others = uplink("eth1", load=Load(tx_bps=7 * GBPS))
-    assert the_move(team(others, uplink("eth2"), sending("vm1", "eth1", 0.6))).unit == "vm1"
+@pytest.mark.parametrize(("crowded", "plan"), CASES.values(), ids=CASES)
+def test_the_move_that_relieves(crowded: Snapshot, plan: Plan) -> None:
+    assert relieve_saturated(crowded) == plan
 
 
 def test_a_port_that_is_counted_late_is_not_moved_in_vain() -> None:
@@ -225,11 +205,6 @@ def test_a_port_that_is_counted_late_is_not_moved_in_vain() -> None:
     late = replace(alone, units=(sending("vm1", "eth1", 7),))
     assert relieve_saturated(late) == Plan(unrelieved=("eth1",))
     assert verdict(late, "vm1") == Verdict(Standing.NO_ROOM, None, {"eth2": 0.8})
-
-
-def test_what_nobody_accounts_for_holds_no_port_that_is_well_below_it() -> None:
-    others = uplink("eth1", load=Load(tx_bps=3 * GBPS))
-    assert the_move(team(others, uplink("eth2"), sending("vm1", "eth1", 6))).unit == "vm1"
 
 
 # ---- what stands against a move --------------------------------------------------------
