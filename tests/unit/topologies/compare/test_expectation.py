@@ -15,14 +15,18 @@ from topologies.compare.expectation import (
 )
 from topologies.compare.figures import Figures, Result
 from topologies.compare.run import Scenario
+from topologies.reports import known_figures
 
 OURS = ("dynamic", "dynamic/lacp", "load-based", "set")
 
 
 def test_every_contender_is_a_policy_a_peer_manual_or_the_oracle() -> None:
-    every = (MANUAL, ORACLE, *BONDS, *OURS)
-    assert [name for name in every if is_ours(name)] == list(OURS)
+    ours = [*OURS, "adaptive+path-check"]
+    every = (MANUAL, ORACLE, *BONDS, *ours)
+    assert [name for name in every if is_ours(name)] == ours
     assert [name for name in every if is_peer(name)] == list(BONDS)
+    assert [name for name in every if known_figures.is_peer(name)] == [MANUAL, *BONDS]
+    assert not is_ours("balance-slbdynamic")
 
 
 def _checked(rule: Rule, *runs: Mapping[str, Figures]) -> list[Expectation]:

@@ -1,36 +1,11 @@
-"""The command line of the bench of many connections."""
+"""The contenders of the bench of many connections."""
 
 from __future__ import annotations
 
-import os
-import shutil
-
 import pytest
 
-from tests.said import says
-from topologies import bench
 from topologies.connections import command, contenders
 from topologies.connections.contenders import Unread, WithSplitVm
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["--sizes", "0"], ["--sizes", "150001"], ["--rates", "x"], ["--repeat", "0"], ["more"]],
-)
-def test_invalid_arguments_are_rejected(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert bench.main(["connections", *words]) == 2
-    assert capsys.readouterr().err
-
-
-def test_unknown_contender_is_rejected(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
-    assert bench.main(["connections", "--contenders", "balance-xor"]) == 2
-    assert says(capsys.readouterr().err, "--contenders", "balance-xor", "; expected manual")
 
 
 @pytest.mark.parametrize("name", ["dynamic+md5", "dynamic+", "balance-tcp+dp_hash"])

@@ -9,9 +9,11 @@ import pytest
 from topologies.loads.probing import FlowResult
 from topologies.loads.settling import Reading, placed_s, settle_s
 from topologies.loads.shift_load import lossless_s
+from topologies.seeds.plan import highest_ratio
 
 CAPACITY_BPS = 100_000_000
 CAPACITIES = {"uplink1": CAPACITY_BPS, "uplink2": CAPACITY_BPS}
+UNEQUAL = {"uplink1": CAPACITY_BPS, "uplink2": CAPACITY_BPS // 2}
 EVERY_S, END = 0.01, 10.0
 Step = tuple[float, float, float]
 
@@ -96,7 +98,20 @@ def test_loss_ends_with_the_first_datagram_after_the_last_lost_one(
 def test_the_load_is_placed_once_no_uplink_exceeds_the_limit(
     steps: list[Step], placed_after_s: float
 ) -> None:
-    capacities = {"uplink1": 100_000_000, "uplink2": 50_000_000}
-    readings = _readings(*steps, capacities=capacities)
-    found = placed_s(readings, capacities, 0.7 * 150e6, 0.0, WATCHED_S)
+    readings = _readings(*steps, capacities=UNEQUAL)
+    found = placed_s(readings, UNEQUAL, 0.7 * 150e6, 0.0, WATCHED_S)
     assert found == pytest.approx(placed_after_s, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("until_s", "from_s", "highest"),
+    [(4.7, 0.0, 0.95), (4.7, 4.7, 0.5), (4.3, 0.0, 0.5)],
+    ids=["half a second", "before the span", "too short"],
+)
+def test_highest_ratio_is_over_all_uplinks_and_spans(
+    until_s: float, from_s: float, highest: float
+) -> None:
+    steps = (0, 0.5, 0.3), (4.2, 0.5, 0.95), (until_s, 0.5, 0.3)
+    readings = _readings(*steps, capacities=UNEQUAL)
+    assert highest_ratio(readings, UNEQUAL, from_s, END) == pytest.approx(highest, abs=0.002)
+    assert highest_ratio([], UNEQUAL, 0.0, END) == 0.0

@@ -14,12 +14,10 @@ import pytest
 
 from tests import documents
 from tests.unit.topologies import bench_reports as bench
-from topologies.compare.contenders import is_ours
 from topologies.layouts import LAYOUTS
 from topologies.reports import benchmarks, front_page
 from topologies.reports.comparison import against_peers, matches_document
-from topologies.reports.known_figures import is_peer
-from topologies.reports.markdown import report_name
+from topologies.reports.markdown import described, report_name
 from topologies.reports.table import MOST_COLUMNS, figures_table
 
 DOCS = documents.ROOT / "docs"
@@ -84,10 +82,12 @@ def test_report_of_a_bench_needs_no_matplotlib() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, cwd=DOCS.parent)
 
 
-@pytest.mark.parametrize("name", ["load-based", "dynamic/lacp", "adaptive+path-check"])
-def test_a_policy_is_ours_with_each_addition(name: str) -> None:
-    assert is_ours(name) and not is_peer(name)
-    assert not is_ours(f"balance-slb{name}") and is_peer("balance-slb/1s")
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_has_a_description(name: str) -> None:
+    found = described(name)
+    assert found.headline[0].isupper() and found.headline.endswith(".")
+    assert found.reproduces.endswith(".")
+    assert "mn --custom" not in found.reproduces
 
 
 def _behind(contenders: dict[str, Any]) -> list[tuple[str, str, str]]:

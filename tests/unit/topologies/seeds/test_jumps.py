@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 
-from tests.said import says
 from tests.unit.topologies import bench_runs
-from topologies import bench
-from topologies.compare import run
-from topologies.compare.contenders import Contender
+from tests.unit.topologies.conftest import GOOD, Bench
 from topologies.compare.plan import Options
-from topologies.compare.run import Observed, Progress, Scenario
-from topologies.loads.pace import ACCELERATED, Pace
-from topologies.loads.settling import Reading
+from topologies.loads.pace import ACCELERATED
 from topologies.reports.markdown import text
 from topologies.seeds import report
 from topologies.seeds.jumps import FEASIBLE_RATIO, Vm, find_below, generate, worst_ratio
-from topologies.seeds.plan import highest_ratio, plan
+from topologies.seeds.plan import plan
 
 SEEDS = range(1, 201)
 
@@ -61,32 +51,6 @@ def test_generated_jump_has_the_documented_properties(seed: int) -> None:
     assert worst_ratio(loads, jump.capacities_bps, placed) < FEASIBLE_RATIO
 
 
-CAPACITIES = {"uplink1": 100_000_000, "uplink2": 50_000_000}
-
-
-def _readings(used: Callable[[float], tuple[float, float]], end_s: float = 10.0) -> list[Reading]:
-    """Readings every 10 ms of uplinks with the given utilization over time."""
-    sent, found = [0.0, 0.0], []
-    for number in range(round(end_s * 100) + 1):
-        at_s = number / 100
-        found.append(Reading(at_s, dict(zip(CAPACITIES, map(int, sent), strict=True))))
-        for index, (share, bps) in enumerate(zip(used(at_s), CAPACITIES.values(), strict=True)):
-            sent[index] += share * bps / 8 / 100
-    return found
-
-
-def test_highest_ratio_is_over_all_uplinks_and_spans() -> None:
-    steady = _readings(lambda at_s: (0.5, 0.95 if 4.2 <= at_s < 4.7 else 0.3))
-    assert highest_ratio(steady, CAPACITIES, 0.0, 10.0) == pytest.approx(0.95, abs=0.002)
-    assert highest_ratio(steady, CAPACITIES, 4.7, 10.0) == pytest.approx(0.5, abs=0.002)
-    short = _readings(lambda at_s: (0.5, 1.0 if 4.2 <= at_s < 4.3 else 0.3))
-    assert highest_ratio(short, CAPACITIES, 0.0, 10.0) == pytest.approx(0.5, abs=0.002)
-    assert highest_ratio([], CAPACITIES, 0.0, 10.0) == 0.0
-
-
-GOOD = {"loss_ratio": 0.0, "highest_ratio": 0.8, "moves": 2.0, "sent_ratio": 1.0, "strangers": 0.0}
-
-
 def _unmet(changed: Mapping[str, Mapping[str, float]]) -> list[str]:
     """The unmet conditions; `changed`: by scenario, what differs from good figures."""
     made = plan([1, 2, 3])
@@ -105,13 +69,10 @@ def _unmet(changed: Mapping[str, Mapping[str, float]]) -> list[str]:
     return [one.condition for one in checked if not one.met]
 
 
-def test_good_runs_meet_every_condition() -> None:
-    assert _unmet({}) == []
-
-
 @pytest.mark.parametrize(
     ("changed", "unmet"),
     [
+        ({}, None),
         (
             {f"seed-{n} jump": {"loss_ratio": 0.0012} for n in (1, 2)},
             "median loss above the perfect decider's at most 0.1 points",
@@ -126,81 +87,32 @@ def test_good_runs_meet_every_condition() -> None:
         ({"seed-2 jump": {"strangers": 1.0}}, "every VM is at home before the jump"),
     ],
 )
-def test_unmet_condition_is_reported(changed: dict[str, dict[str, float]], unmet: str) -> None:
-    (found,) = _unmet(changed)
-    assert unmet in found
-
-
-@pytest.fixture
-def fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with everything that a bench needs."""
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (["converged", "--seeds", "2"], ("--seeds ", "shift, ", "load jumps", "converged")),
-        (["--all", "--seeds", "2"], ("--seeds ", "shift, ", "load jumps", "--all")),
-        (["shift", "--seeds", "2", "--repeat", "2"], ("--seeds ", "--repeat 2; ", "--seeds N")),
-        (["shift", "--seeds", "0"], ('"0"; expected a whole number of at least 1',)),
-        (["shift", "--seeds", "1", "--seed", "2"], ("not allowed with",)),
-    ],
-)
-@pytest.mark.usefixtures("fit")
-def test_invalid_arguments_are_rejected(
-    words: list[str], named: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_only_an_unmet_condition_is_reported(
+    changed: dict[str, dict[str, float]], unmet: str | None
 ) -> None:
-    assert bench.main([*words, "--out", str(tmp_path)]) == 2
-    assert says(capsys.readouterr().err, *named)
-    assert list(tmp_path.iterdir()) == []
+    found = _unmet(changed)
+    assert len(found) == (unmet is not None)
+    assert all(str(unmet) in one for one in found)
 
 
-def _observing(
-    ran: list[str], failing: str = ""
-) -> Callable[[Scenario, Contender, Pace, Progress, int], Observed]:
-    """A fake run with half-utilized uplinks and no loss."""
-
-    def observe(
-        scenario: Scenario, contender: Contender, _: Pace, progress: Progress, __: int
-    ) -> Observed:
-        ran.append(f"{scenario.name} {contender.name}")
-        if failing and failing in ran[-1]:
-            raise RuntimeError("vm1: no answer")
-        shares = dict.fromkeys(scenario.layout.sending_uplinks(), 0.5)
-        seen = bench_runs.observed(scenario.layout, contender.name, shares, scenario=scenario.name)
-        return replace(seen, outcome=replace(seen.outcome, figures=GOOD))
-
-    return observe
-
-
-@pytest.mark.usefixtures("fit")
-def test_same_command_runs_only_the_missing_jumps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ran: list[str] = []
-    monkeypatch.setattr(run, "run", _observing(ran, failing="seed-2 control"))
-    words = ["shift", "--seeds", "2", "--out", str(tmp_path)]
-    assert bench.main(words) == 1
-    output = capsys.readouterr()
-    assert "FAIL  every run completes: seed-2 control, adaptive: vm1: no answer" in output.out
-    assert ran == [
-        f"seed-{seed} {what}"
+def test_same_command_runs_only_the_missing_jumps(fake_bench: Bench) -> None:
+    fake_bench.failing = "seed-2 control"
+    assert fake_bench("shift --seeds 2") == 1
+    assert "FAIL  every run completes: seed-2 control, adaptive: vm1: no answer" in fake_bench.out
+    assert fake_bench.made == [
+        f"seed-{seed} {what} 1"
         for seed in (1, 2)
         for what in ("jump adaptive", "jump balance-slb/1s", "control adaptive")
     ]
-    ran.clear()
-    monkeypatch.setattr(run, "run", _observing(ran))
-    assert bench.main(words) == 0
-    assert ran == ["seed-2 control adaptive"]
-    ran.clear()
-    only = ["--seed", "1", "--against", "none", "--scenario", "jump"]
-    assert bench.main(["shift", *only, "--out", str(tmp_path)]) == 0
-    assert ran == []
-    assert bench.main(["shift", *only, "--anew", "--out", str(tmp_path)]) == 0
-    assert ran == ["seed-1 jump adaptive"]
-    made = json.loads((tmp_path / "shift_seeds" / "report.json").read_text())
+    fake_bench.failing = "no run"
+    assert fake_bench("shift --seeds 2") == 0
+    assert fake_bench.made == ["seed-2 control adaptive 1"]
+    only = "shift --seed 1 --against none --scenario jump"
+    assert fake_bench(only) == 0
+    assert fake_bench.made == []
+    assert fake_bench(f"{only} --anew") == 0
+    assert fake_bench.made == ["seed-1 jump adaptive 1"]
+    made = fake_bench.report("shift_seeds")
     assert list(report.pooled(made)) == ["adaptive"]
-    written = (tmp_path / "shift_seeds" / "report.md").read_text()
+    written = (fake_bench.directory / "shift_seeds" / "report.md").read_text()
     assert written.startswith(text(report.section(made))) and "|seed-1|" in written

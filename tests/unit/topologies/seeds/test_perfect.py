@@ -60,30 +60,27 @@ def _jump(*vms: Vm, capacities_mbps: tuple[int, ...] = (100, 100)) -> Jump:
 OVERLOAD = (Vm(0, 0.0, 80 * MBPS, 0.0), Vm(0, 0.0, 40 * MBPS, 0.0))
 
 
-def test_full_queue_drops_traffic() -> None:
-    # An overload of 20 Mbit/s for 10 s, of which the queue still holds 2.4 Mbit at the end.
-    found = perfect.loss_ratio(_jump(*OVERLOAD), [(0.0, (0, 0))], watched_s=10.0)
-    assert found == pytest.approx(197.6 / 1200)
-
-
-def _lost_mbit(*placements: tuple[float, tuple[int, int]], watched_s: float) -> float:
-    jump = _jump(*OVERLOAD)
-    return perfect.loss_ratio(jump, placements, watched_s) * 120 * watched_s
-
-
-def test_queue_that_does_not_fill_drops_nothing() -> None:
-    found = _lost_mbit((0.0, (0, 0)), (0.12, (0, 1)), watched_s=10.0)
-    assert found == pytest.approx(0.0)
-    found = _lost_mbit((0.0, (0, 0)), (0.17, (0, 1)), watched_s=10.0)
-    assert found == pytest.approx(0.05 * 20)
-
-
-def test_queue_drains_at_the_spare_capacity() -> None:
-    # The queue is full at 0.12 s. It drains at 60 Mbit/s for 20 ms until the VM returns.
-    placements = [(0.0, (0, 0)), (0.12, (1, 0)), (0.14, (0, 0))]
-    # It drains 1.2 Mbit, and an overload of 20 Mbit/s for 60 ms adds 1.2 Mbit again.
-    assert _lost_mbit(*placements, watched_s=0.2) == pytest.approx(0.0, abs=1e-9)
-    assert _lost_mbit(*placements, watched_s=0.3) == pytest.approx(0.1 * 20)
+@pytest.mark.parametrize(
+    ("placements", "watched_s", "lost_mbit"),
+    [
+        # For 10 s, of which the queue still holds 2.4 Mbit at the end.
+        ([(0.0, (0, 0))], 10.0, 197.6),
+        # The queue is not full before the second VM moves, or for 50 ms.
+        ([(0.0, (0, 0)), (0.12, (0, 1))], 10.0, 0.0),
+        ([(0.0, (0, 0)), (0.17, (0, 1))], 10.0, 0.05 * 20),
+        # The queue is full at 0.12 s. It drains at 60 Mbit/s for 20 ms until the VM returns: 1.2 Mbit,
+        # which an overload for 60 ms adds again.
+        ([(0.0, (0, 0)), (0.12, (1, 0)), (0.14, (0, 0))], 0.2, 0.0),
+        ([(0.0, (0, 0)), (0.12, (1, 0)), (0.14, (0, 0))], 0.3, 0.1 * 20),
+        # What is lost in 80 ms is not queued.
+        ([(0.0, (0, 0)), (0.2, (1, 0)), (0.22, (0, 0))], 0.25, 0.08 * 20),
+    ],
+)
+def test_only_a_full_queue_drops_traffic(
+    placements: list[tuple[float, tuple[int, int]]], watched_s: float, lost_mbit: float
+) -> None:
+    found = perfect.loss_ratio(_jump(*OVERLOAD), placements, watched_s)
+    assert found * 120 * watched_s == pytest.approx(lost_mbit, abs=1e-9)
 
 
 def test_perfect_decider_is_delayed_only_by_its_polls() -> None:
