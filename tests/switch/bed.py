@@ -22,7 +22,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+
+import pytest
 
 from controller.dataplane.tables import Table
 from tests.switch import datapath, frames
@@ -44,6 +45,8 @@ LAG_HASH_FIELDS = (
     *("eth_src", "eth_dst", "ip_src", "ip_dst", "ipv6_src", "ipv6_dst"),
     *("tcp_src", "tcp_dst", "udp_src", "udp_dst"),
 )
+# What `Bed.came_out` calls the upstream ends of uplinks.
+NETWORK = "network"
 # Fewer frames than a port of a switch has room for while the switch has no time; see `Bed.fence`.
 SENT_AT_ONCE = 64
 _bed_numbers = itertools.count()
@@ -94,6 +97,11 @@ class BedSpec:
     def __str__(self) -> str:
         vlans = "vlans" if any(self.vm_vlans) else "untagged"
         return f"{self.team}-{self.uplinks}-{vlans}"
+
+
+def on_beds(*specs: BedSpec) -> pytest.MarkDecorator:
+    """The test's `bed`, or what is made of that, is each of these in turn."""
+    return pytest.mark.parametrize("bed", specs, ids=str, indirect=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,12 +242,7 @@ class Bed:
     def __enter__(self) -> Bed:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __str__(self) -> str:
@@ -256,6 +259,11 @@ class Bed:
     def vlans(self) -> list[int]:
         """The VLANs in use; 0 (untagged) where no VM has one."""
         return sorted({vlan for vlan in self.spec.vm_vlans if vlan}) or [0]
+
+    @property
+    def ends(self) -> dict[str, str]:
+        """The name of each uplink, by that of its upstream end."""
+        return {str(uplink.upstream_end): uplink.name for uplink in self.uplinks}
 
     @property
     def uplink_options(self) -> list[str]:
@@ -496,15 +504,27 @@ class Bed:
         build: frames.Builder = frames.broadcast,
         source: str = "",
         story: str = "a frame",
+        vlan: int | None = None,
     ) -> Shot:
         """What a station sends in its VLAN, or in the first one; `source`: another address than its own."""
-        vlan = self.vlans[0] if station.vlan is None else station.vlan
+        if vlan is None:
+            vlan = self.vlans[0] if station.vlan is None else station.vlan
         source = source or station.mac
         return self.shot(station.point, build, source, vlan, station.sends(vlan), story)
 
     def comes_out(self, shot: Shot) -> list[str]:
         """The points where copies of one frame come out."""
         return self.fire([shot])[shot.frame_id].points
+
+    def came_out(self, shots: Sequence[Shot]) -> list[Counter[tuple[str, int]]]:
+        """Send frames; for each, the points where copies came out, and with which tags: uplinks are one."""
+        copies, found = self.fire(shots), list[Counter[tuple[str, int]]]()
+        for shot in shots:
+            counted = Counter[tuple[str, int]]()
+            for (name, tag), count in copies[shot.frame_id].at.items():
+                counted[NETWORK if name in self.ends else name, tag] += count
+            found.append(counted)
+        return found
 
     def send(self, point: Point, frame: bytes) -> None:
         if point.name not in self._sockets:
@@ -593,9 +613,8 @@ class Bed:
         """The uplinks by which a broadcast of each station leaves, by the station's name."""
         shots = {str(s): self.frame_of(s) for s in [*self.stations, *self.nested]}
         copies = self.fire(list(shots.values()))
-        ends = {str(u.upstream_end): u.name for u in self.uplinks}
         return {
-            name: [ends[at] for at in copies[shot.frame_id].points if at in ends]
+            name: [self.ends[at] for at in copies[shot.frame_id].points if at in self.ends]
             for name, shot in shots.items()
         }
 

@@ -16,7 +16,6 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 from tests.switch.waiting import NotThere, wait_until
 from topologies.network import processes
@@ -71,12 +70,7 @@ class Machine:
         self._mounts = os.readlink(f"/proc/{self._init.pid}/ns/mnt")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         processes.end(self._init)
         _end_all_in(self._mounts)
         self._log.unlink()

@@ -12,7 +12,7 @@ def all_are_reached(
     bed: Bed, vms: Sequence[Station], *more: str, flooded: frames.Builder = frames.broadcast
 ) -> None:
     """They reach each other and the host both ways, by one copy; what is flooded reaches `more` points, too."""
-    host, ends = bed.hosts[0], {str(uplink.upstream_end) for uplink in bed.uplinks}
+    host = bed.hosts[0]
     # Each frame, the points here where it should come out, and how often it should leave.
     wanted: list[tuple[Shot, list[str], int]] = []
     for vm in vms:
@@ -26,7 +26,7 @@ def all_are_reached(
     wrong = []
     for shot, here, leaves in wanted:
         points = copies[shot.frame_id].points
-        inside = sorted(point for point in points if point not in ends)
+        inside = sorted(point for point in points if point not in bed.ends)
         if (inside, len(points) - len(inside)) != (sorted(here), leaves):
             wrong.append(f"{shot.story}: came out at {points}, expected {here} and {leaves} left")
     assert not wrong, "\n".join(wrong)

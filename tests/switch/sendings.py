@@ -153,15 +153,14 @@ def others(bed: Bed) -> Iterator[Sending]:
 def fire(bed: Bed, sendings: Sequence[Sending]) -> list[Landing]:
     """Send them, one after another; what came of each."""
     shots = [sending.shot(bed) for sending in sendings]
-    ends = {str(u.upstream_end): u.name for u in bed.uplinks}
     left: dict[int, list[tuple[str, str, int]]] = {shot.frame_id: [] for shot in shots}
     heard: dict[int, list[tuple[str, int]]] = {shot.frame_id: [] for shot in shots}
     for point, all_heard in bed.fire_and_hear(shots).items():
         for one in all_heard:
             if one.outgoing or one.frame_id not in left:
                 continue
-            if point in ends:
-                left[one.frame_id].append((ends[point], one.source, one.vlan))
+            if point in bed.ends:
+                left[one.frame_id].append((bed.ends[point], one.source, one.vlan))
             else:
                 heard[one.frame_id].append((point, one.vlan))
     return [

@@ -290,6 +290,13 @@ class Service:
         )
 
 
+def launcher_with(module: str, **constants: float) -> list[str]:
+    """What starts the service with other constants in one of its modules."""
+    settings = "; ".join(f"patched.{name} = {value}" for name, value in constants.items())
+    code = f"import sys, {module} as patched; from controller.cli import main; {settings}"
+    return [sys.executable, "-c", f"{code}; sys.argv = sys.argv[1:]; sys.exit(main())"]
+
+
 def free_tcp_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

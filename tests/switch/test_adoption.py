@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import functools
 import re
 import signal
 import subprocess
@@ -15,10 +15,10 @@ import pytest
 from tests.said import says
 from tests.switch import frames, judging
 from tests.switch.adopting import comes_to, one_line, records, refused, state
-from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, PLAIN, Bed, BedSpec
+from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, PLAIN, Bed, BedSpec, on_beds
 from tests.switch.judging import few_lost, judges_time, repetitions
 from tests.switch.service import Service
-from tests.switch.waiting import HANG_S, wait_until
+from tests.switch.waiting import HANG_S, stopped, wait_until
 from tests.switch.wire import Ears, Point, Stream
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
@@ -26,9 +26,9 @@ from topologies.network.private_ovs import PrivateOvs
 BONDS = [BedSpec(team, 2, (None, None)) for team in (BALANCE_SLB, ACTIVE_BACKUP, LACP)]
 ON_PLAIN = BedSpec(PLAIN, 2, (None, None))
 BEDS = [*BONDS, ON_PLAIN]
-on_every_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
-on_a_bond = pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
-on_plain_uplinks = pytest.mark.parametrize("bed", BEDS[3:], ids=str, indirect=True)
+on_every_bed = on_beds(*BEDS)
+on_a_bond = on_beds(*BEDS[:1])
+on_plain_uplinks = on_beds(*BEDS[3:])
 
 FLOW_PPS = 1000
 LOST_ON_PLAIN_UPLINKS_MS = 20
@@ -128,7 +128,7 @@ def test_the_address_of_a_silent_vm_is_renewed(in_use: Bed, service: Service) ->
     service.do("detach", bed.bridge)
 
 
-@pytest.mark.parametrize("bed", [BedSpec(BALANCE_SLB, 2, (10, 10, 20))], ids=str, indirect=True)
+@on_beds(BedSpec(BALANCE_SLB, 2, (10, 10, 20)))
 def test_a_restart_of_the_switch_does_not_lose_a_silent_vm(bed: Bed, service: Service) -> None:
     """A neighbour that only sends to it still reaches it, and nobody else hears that."""
     talker, silent, _ = bed.vms
@@ -313,13 +313,6 @@ def traffic(bed: Bed) -> Iterator[tuple[Callable[[], int], Callable[[], dict[str
     with Ears(list(dict.fromkeys(ends))) as ears, Stream(flows, FLOW_PPS) as stream:
         at = [ears[end] for end in ends]
 
-        def more() -> int:
-            """Wait for so many more of each; the number that all are past."""
-            target = max(max(stream.received(ear, i), default=0) for i, ear in enumerate(at))
-            target += FLOW_PPS // 3
-            wait_until(lambda: stream.newest(at) >= target, "frames of each flow", interval_s=0.1)
-            return stream.newest(at)
-
         def losses() -> dict[str, list[int]]:
             count = stream.stop().count
             ears.until_quiet()
@@ -329,19 +322,9 @@ def traffic(bed: Bed) -> Iterator[tuple[Callable[[], int], Callable[[], dict[str
                 for way, numbers in zip(ways, received, strict=True)
             }
 
-        yield more, losses
+        yield functools.partial(stream.more, at, FLOW_PPS // 3), losses
 
 
 def heard(ears: Ears, point: Point) -> bool:
     """Whether a frame of a test came in at a point."""
     return any(h.frame_id is not None and not h.outgoing for h in ears[point].frames())
-
-
-@contextlib.contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """A process hangs in this block."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station, on_beds
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
-BEDS = [BedSpec(PLAIN, 2, (None, None)), BedSpec(BALANCE_SLB, 2, (10, 10))]
 LOCKS = "table=22"
 
-pytestmark = [pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)]
+pytestmark = on_beds(BedSpec(PLAIN, 2, (None, None)), BedSpec(BALANCE_SLB, 2, (10, 10)))
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["alive", "dead"])
@@ -104,7 +103,7 @@ def reaches_locally(bed: Bed, sender: Station, receiver: Station) -> bool:
 
 def leaves(bed: Bed, sender: Station, receiver: Station) -> bool:
     """Whether unicast to an address leaves by one uplink, and nowhere else."""
-    return unicast(bed, sender, receiver) in [[str(u.upstream_end)] for u in bed.uplinks]
+    return unicast(bed, sender, receiver) in [[end] for end in bed.ends]
 
 
 def unicast(bed: Bed, sender: Station, receiver: Station) -> list[str]:

@@ -14,17 +14,25 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import pytest
-
 from controller.dataplane.tables import Table
 from tests.switch import frames
-from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, PLAIN, Bed, BedSpec, Shot, Station
+from tests.switch.bed import (
+    ACTIVE_BACKUP,
+    BALANCE_SLB,
+    LACP,
+    NETWORK,
+    PLAIN,
+    Bed,
+    BedSpec,
+    Shot,
+    Station,
+    on_beds,
+)
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
 
 BEDS = [BedSpec(team, 2, (None, None, None)) for team in (BALANCE_SLB, LACP, ACTIVE_BACKUP, PLAIN)]
-LAG = next(spec for spec in BEDS if spec.is_lag)
 BACKUP = next(spec for spec in BEDS if spec.team == ACTIVE_BACKUP)
 NO_LAG = [spec for spec in BEDS if not spec.is_lag]
 GROUPS = (f"239.1.{n >> 8}.{n & 0xFF}" for n in itertools.count(1))
@@ -32,10 +40,6 @@ GROUPS = (f"239.1.{n >> 8}.{n & 0xFF}" for n in itertools.count(1))
 LOCKED_S = 2.2
 INBOUND_PPS = 500
 MORE_VLANS_THAN_LEARNED = range(2, 1032)
-
-
-def on_beds(specs: Sequence[BedSpec]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("bed", specs, ids=str, indirect=True)
 
 
 def flooded_by(bed: Bed, vm: Station) -> Iterator[Shot]:
@@ -60,13 +64,11 @@ def reports(bed: Bed, vm: Station, group: str) -> Shot:
 
 def heard_here(bed: Bed, shots: Sequence[Shot]) -> list[tuple[str, Counter[str]]]:
     """For each frame, what it is and how often each station hears it; it leaves once in any case."""
-    ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
-    copies, found = bed.fire(shots), []
-    for shot in shots:
-        points = Counter(copies[shot.frame_id].points)
-        left = sum(count for point, count in points.items() if point in ends)
-        assert left == 1, f"{shot.story}: left {left} times"
-        found.append((shot.story, Counter({p: n for p, n in points.items() if p not in ends})))
+    found = []
+    for shot, at in zip(shots, bed.came_out(shots), strict=True):
+        here = Counter(name for name, _ in at.elements())
+        assert (left := here.pop(NETWORK, 0)) == 1, f"{shot.story}: left {left} times"
+        found.append((shot.story, here))
     return found
 
 
@@ -74,7 +76,7 @@ def everybody_but(bed: Bed, *out: Station) -> Counter[str]:
     return Counter(str(station) for station in bed.stations if station not in out)
 
 
-@on_beds(BEDS)
+@on_beds(*BEDS)
 def test_what_a_vm_floods_reaches_every_vm_once(bed: Bed, service: Service) -> None:
     if bed.spec.on_bond:
         bed.introduce_to_normal()
@@ -94,7 +96,7 @@ def test_what_a_vm_floods_reaches_every_vm_once(bed: Bed, service: Service) -> N
         assert told == everybody_but(bed, member), "nobody else is a member yet"
 
 
-@on_beds(NO_LAG)
+@on_beds(*NO_LAG)
 def test_a_member_does_not_hear_reports_of_its_group(bed: Bed, service: Service) -> None:
     """It would stay silent, and a switch that snoops would not send the group to its own uplink."""
     with service.attached(bed, "--policy", "originating-port"):
@@ -107,7 +109,7 @@ def test_a_member_does_not_hear_reports_of_its_group(bed: Bed, service: Service)
         assert of_another == everybody_but(bed, third)
 
 
-@on_beds([BEDS[0]])
+@on_beds(BEDS[0])
 def test_an_address_in_more_vlans_than_the_switch_learns_is_reached_in_each(
     bed: Bed, service: Service
 ) -> None:
@@ -126,7 +128,7 @@ def test_an_address_in_more_vlans_than_the_switch_learns_is_reached_in_each(
             assert all(copies[s.frame_id].points.count(str(receiver)) == 1 for s in shots)
 
 
-@on_beds([LAG])
+@on_beds(next(spec for spec in BEDS if spec.is_lag))
 def test_on_a_lag_an_address_that_has_moved_away_silently_is_heard(
     bed: Bed, service: Service
 ) -> None:
@@ -155,7 +157,7 @@ def test_on_a_lag_an_address_that_has_moved_away_silently_is_heard(
         assert from_there() == alone
         # Its neighbours now send to where it is.
         (left_by,) = to_it()
-        assert left_by in {str(uplink.upstream_end) for uplink in bed.uplinks}
+        assert left_by in bed.ends
 
         def is_back() -> bool:
             bed.introduce()
@@ -164,7 +166,7 @@ def test_on_a_lag_an_address_that_has_moved_away_silently_is_heard(
         wait_until(is_back, "the address is here again")
 
 
-@on_beds([spec for spec in NO_LAG if spec.on_bond])
+@on_beds(*[spec for spec in NO_LAG if spec.on_bond])
 def test_a_vm_that_had_no_uplink_is_not_taken_to_be_upstream(bed: Bed, service: Service) -> None:
     """Without any uplink, NORMAL learns its address; the bond announces it when all uplinks are back.
 
@@ -188,7 +190,7 @@ def test_a_vm_that_had_no_uplink_is_not_taken_to_be_upstream(bed: Bed, service: 
         service.wait_ready(bed)
 
 
-@on_beds([BACKUP])
+@on_beds(BACKUP)
 def test_a_vm_receives_once_what_the_network_floods(bed: Bed, service: Service) -> None:
     """The switch upstream has forgotten it, so its frames come by each uplink; it may be silent."""
     once = {str(vm): [str(vm)] for vm in bed.vms}
@@ -209,7 +211,7 @@ def test_a_vm_receives_once_what_the_network_floods(bed: Bed, service: Service) 
         assert forgotten_upstream(bed) == once
 
 
-@on_beds([BACKUP])
+@on_beds(BACKUP)
 def test_what_is_for_a_vm_that_moves_is_not_dropped(bed: Bed, service: Service) -> None:
     """Copies are dropped before and after; the VM itself is silent."""
     vm, neighbour, host = bed.vms[0], bed.vms[1], bed.hosts[0]
@@ -232,7 +234,7 @@ def test_what_is_for_a_vm_that_moves_is_not_dropped(bed: Bed, service: Service) 
         assert not any(count > 1 for came in heard for count in came.values())
 
 
-@on_beds([BACKUP])
+@on_beds(BACKUP)
 def test_a_vm_that_was_elsewhere_is_reached_there_without_the_service(
     bed: Bed, service: Service
 ) -> None:
@@ -277,7 +279,7 @@ def forgotten_upstream(bed: Bed) -> dict[str, list[str]]:
     return came
 
 
-@on_beds([spec for spec in BEDS if spec.team in (BALANCE_SLB, LACP)])
+@on_beds(*[spec for spec in BEDS if spec.team in (BALANCE_SLB, LACP)])
 def test_snooping_brings_no_second_copy(bed: Bed, service: Service) -> None:
     """NORMAL sends to members that it knows, and to ports that get all groups, whatever their flags."""
     host, (member, router, _) = bed.hosts[0], bed.vms
@@ -314,7 +316,7 @@ def test_snooping_brings_no_second_copy(bed: Bed, service: Service) -> None:
         )
 
 
-@on_beds([BEDS[0], BEDS[-1]])
+@on_beds(BEDS[0], BEDS[-1])
 def test_protected_vm_ports_do_not_reach_each_other(bed: Bed, service: Service) -> None:
     """Open vSwitch drops such frames itself, whichever flow or group outputs them."""
     first, second, third = bed.vms
@@ -356,7 +358,7 @@ def flooded(bed: Bed) -> Counter[str]:
     return Counter(bed.comes_out(bed.frame_of(bed.hosts[0])))
 
 
-@on_beds([BEDS[0]])
+@on_beds(BEDS[0])
 def test_a_flag_that_another_program_clears_is_set_again(bed: Bed, service: Service) -> None:
     vm = bed.vms[0]
     modify(bed, vm, "flood")
@@ -372,7 +374,7 @@ def test_a_flag_that_another_program_clears_is_set_again(bed: Bed, service: Serv
         assert "no-flood" in found and vm.port in found
 
 
-@on_beds([BEDS[0], BEDS[-1]])
+@on_beds(BEDS[0], BEDS[-1])
 def test_a_flag_that_an_operator_sets_is_reported(bed: Bed, service: Service) -> None:
     vm = bed.vms[0]
     modify(bed, vm, "no-flood")

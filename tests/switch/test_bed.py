@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.switch import frames
-from tests.switch.bed import PLAIN, STATIC_LAG, Bed, BedSpec
+from tests.switch.bed import PLAIN, STATIC_LAG, Bed, BedSpec, on_beds
 
-THREE_VMS = BedSpec(PLAIN, uplinks=1, vm_vlans=(10, 10, 20), host_vlans=(None, 10))
 LAG = BedSpec(STATIC_LAG, uplinks=3, vm_vlans=(None,))
 
 
-@pytest.mark.parametrize("bed", [THREE_VMS], ids=str, indirect=True)
+@on_beds(BedSpec(PLAIN, uplinks=1, vm_vlans=(10, 10, 20), host_vlans=(None, 10)))
 def test_sees_duplicates_reflections_and_leaks(bed: Bed) -> None:
     vm, uplink = bed.vms[0], bed.uplinks[0]
     bed.ofctl("add-flow", f"actions={vm.port},{vm.port},{bed.vms[2].port},in_port")
@@ -21,7 +18,7 @@ def test_sees_duplicates_reflections_and_leaks(bed: Bed) -> None:
     assert copies.at == {("vm0", 10): 2, ("vm2", 10): 1, (str(uplink.upstream_end), 10): 1}
 
 
-@pytest.mark.parametrize("bed", [LAG], ids=str, indirect=True)
+@on_beds(LAG)
 def test_a_static_lag_is_one_link_to_the_upstream_switch(bed: Bed) -> None:
     """One copy of everything comes down, by several members; what goes up comes back by none."""
     vm, host = bed.vms[0], bed.hosts[0]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from tests.switch import datapath, frames, judging
 from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, Bed, BedSpec, Upstream
 from tests.switch.judging import OUTAGE_S, at_most, judges_time, repetitions
-from tests.switch.service import Service
+from tests.switch.service import Service, launcher_with
 from tests.switch.test_failover import place_in_bond
 from tests.switch.test_split import is_split
 from tests.switch.waiting import wait_until
@@ -38,15 +36,6 @@ LATER_MAX_MS = WAITS_MS + 2 * 1000 / PPS
 CONNECTIONS, LOAD_RATIO = 16, 1.4
 LOAD_PPS, LOAD_FRAME_BYTES = 25.0, 1400
 SEES_ITS_LOAD_S = 2.0
-# A VM that was split stays it, though its load ends.
-NEVER_MERGES = """
-import sys
-from controller.teaming import splits
-from controller.cli import main
-splits.MERGE_AFTER_S = 1e6
-sys.argv = sys.argv[1:]
-sys.exit(main())
-"""
 
 
 def cached() -> int:
@@ -92,7 +81,8 @@ def test_hardly_longer_than_on_the_bond(
     record_property: Callable[[str, object], None],
 ) -> None:
     own.kill()
-    own.launcher = [sys.executable, "-c", NEVER_MERGES]
+    # A VM that was split stays it, though its load ends.
+    own.launcher = launcher_with("controller.teaming.splits", MERGE_AFTER_S=1e6)
     own.start()
     alive, dead = [], []
     with beds(own, tor, BALANCE_SLB) as bed:
@@ -104,7 +94,7 @@ def test_hardly_longer_than_on_the_bond(
         fill(bed, cached())
         for _ in range(runs()):
             alive.append(silent_ms(bed, f"{policy}, service alive"))
-            wait_until(lambda: are_up(bed, own), "the service knows that the uplink is up")
+            wait_until(lambda: own.all_up(bed), "the service knows that the uplink is up")
         if policy == "adaptive":
             assert is_split(bed, own), "it was split all the time"
         with own.dead():
@@ -146,26 +136,14 @@ def frame(bed: Bed, vm_at: int, connection: int, frame_id: int = 0) -> bytes:
 
 
 def silent_ms(bed: Bed, who: str) -> float:
-    """How long a watched connection is silent when its uplink fails."""
-    found = failover(bed)
-    print(f"{who}: {found}")
-    assert found["on_the_uplink"], "a watched connection leaves by it"
-    return float(found["silent_ms"])
-
-
-def failover(bed: Bed) -> dict[str, Any]:
-    """What is lost of the watched connections when the uplink of most of them loses its carrier."""
+    """How long a watched connection is silent when the uplink of most of them loses its carrier."""
     host, ends = bed.hosts[0], {uplink: uplink.upstream_end for uplink in bed.uplinks}
     watched = [(vm.point, frame(bed, vm_at, 0)) for vm_at, vm in enumerate(bed.vms)]
     bed.revalidated()
     flows = len(bed.ovs.run("ovs-appctl", "dpctl/dump-flows", timeout_s=120).splitlines())
     with bed.ears(host.point, *ends.values()) as ears, Stream(watched, PPS) as stream:
-        ear = ears[host.point]
-
-        def newest() -> int:
-            return min(max(stream.received(ear, n), default=0) for n in range(len(watched)))
-
-        wait_until(lambda: newest() >= BEFORE, "they arrive")
+        at = [ears[host.point]] * len(watched)
+        stream.more(at, BEFORE)
         used = {
             uplink: sum(bool(stream.received(ears[end], n)) for n in range(len(watched)))
             for uplink, end in ends.items()
@@ -173,20 +151,15 @@ def failover(bed: Bed) -> dict[str, Any]:
         fails = max(used, key=lambda uplink: used[uplink])
         on_it = used[fails]
         bed.pull_cable(fails)
-        failed_at = newest()
-        wait_until(lambda: newest() >= failed_at + AFTER, "they arrive again")
+        stream.more(at, AFTER)
         stream.stop()
         ears.until_quiet()
-        lost = sum(stream.lost(ear, n) for n in range(len(watched)))
+        lost = sum(stream.lost(ear, n) for n, ear in enumerate(at))
     bed.plug_cable(fails)
     wait_until(lambda: bed.carrier(fails), f"{fails} has its carrier again")
-    silent = round(1000 * lost / (PPS * on_it), 1) if on_it else 0.0
-    return {"flows": flows, "on_the_uplink": on_it, "lost": lost, "silent_ms": silent}
-
-
-def are_up(bed: Bed, service: Service) -> bool:
-    uplinks = service.show_json(bed.bridge)["uplinks"]
-    return all(uplink["up"] for uplink in uplinks)
+    assert on_it, "a watched connection leaves by it"
+    print(f"{who}: {flows} flows, {on_it} connections on the uplink, {lost} frames lost")
+    return round(1000 * lost / (PPS * on_it), 1)
 
 
 def split(bed: Bed, service: Service) -> None:

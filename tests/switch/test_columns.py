@@ -7,17 +7,13 @@ import json
 import socket
 from collections import Counter
 
-import pytest
-
 from controller.config.columns import DIFFERENT, ROWS
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Shot
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Shot, on_beds
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
-pytestmark = pytest.mark.parametrize(
-    "bed", [BedSpec(BALANCE_SLB, 2, (None, None, None))], indirect=True, ids=str
-)
+pytestmark = on_beds(BedSpec(BALANCE_SLB, 2, (None, None, None)))
 PRIORITY_TAG = 0x2000
 # A value of each setting that is reported with any value but its default; `uplink`: the first one.
 UNLIKE = {
@@ -60,7 +56,6 @@ LIKE = {
 def delivered(bed: Bed) -> dict[str, Counter[tuple[str, int]]]:
     """Where each kind of frame comes out, with which tag, that a VM and a host send; the uplinks are one."""
     (vm, other, _), (host,) = bed.vms, bed.hosts
-    ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
     shots: list[Shot] = [
         bed.frame_of(sender, build, story=f"{kind} of {sender}")
         for sender in (vm, host)
@@ -70,12 +65,8 @@ def delivered(bed: Bed) -> dict[str, Counter[tuple[str, int]]]:
     ]
     for build in (frames.broadcast, frames.to(other.mac)):
         shots.append(bed.shot(vm.point, build, vm.mac, 0, PRIORITY_TAG, "priority tag"))
-    copies, found = bed.fire(shots), dict[str, Counter[tuple[str, int]]]()
-    for number, shot in enumerate(shots):
-        counted = found[f"{number} {shot.story}"] = Counter()
-        for (name, tag), count in copies[shot.frame_id].at.items():
-            counted["network" if name in ends else name, tag] += count
-    return found
+    stories = [f"{number} {shot.story}" for number, shot in enumerate(shots)]
+    return dict(zip(stories, bed.came_out(shots), strict=True))
 
 
 def records(bed: Bed, table: str) -> list[str]:

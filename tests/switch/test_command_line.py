@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
-
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, on_beds
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
-SPEC = BedSpec(BALANCE_SLB, 2, (None, None))
-pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+pytestmark = on_beds(BedSpec(BALANCE_SLB, 2, (None, None)))
 
 # Where the script of the shell is, a line, and what bash then offers.
 BASH = """

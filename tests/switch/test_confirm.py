@@ -30,12 +30,13 @@ from tests.switch.bed import (
     Bed,
     BedSpec,
     Upstream,
+    on_beds,
 )
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.service import Service
-from tests.switch.test_adoption import FLOW_PPS, others, stopped, traffic
+from tests.switch.test_adoption import FLOW_PPS, others, traffic
 from tests.switch.test_rescue import check_by
-from tests.switch.waiting import HANG_S, NotThere, wait_until
+from tests.switch.waiting import HANG_S, NotThere, stopped, wait_until
 
 # How long a change waits. Where something must happen meanwhile, a machine that was too busy for that has
 # the next one.
@@ -45,7 +46,7 @@ SHORT_S = 5
 KEY = "ovs-lbt-unconfirmed"
 SLB, BACKUP, TCP = (BedSpec(t, 2, (None, None)) for t in (BALANCE_SLB, ACTIVE_BACKUP, BALANCE_TCP))
 ON_PLAIN = BedSpec(PLAIN, 2, (None, None, 10))
-on_any_bed = pytest.mark.parametrize("bed", [SLB, BACKUP, TCP, ON_PLAIN], ids=str, indirect=True)
+on_any_bed = on_beds(SLB, BACKUP, TCP, ON_PLAIN)
 
 
 @pytest.fixture
@@ -244,7 +245,7 @@ def test_a_change_of_settings_is_undone(bed: Bed, own: Service) -> None:
     own.do("detach", bed.bridge)
 
 
-@pytest.mark.parametrize("bed", [ON_PLAIN], ids=str, indirect=True)
+@on_beds(ON_PLAIN)
 def test_two_links_never_become_a_loop(bed: Bed, own: Service) -> None:
     """Standalone before, with one link: restored alone if that is still so when the time has passed."""
 

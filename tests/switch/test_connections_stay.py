@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from tests.switch import frames, judging
-from tests.switch.bed import LACP, PLAIN, STATIC_LAG, Bed, BedSpec, Uplink
+from tests.switch.bed import LACP, PLAIN, STATIC_LAG, Bed, BedSpec, Uplink, on_beds
 from tests.switch.judging import few_lost, few_twice, judges_time
 from tests.switch.sendings import Sending, fire, udp
 from tests.switch.service import Service
@@ -44,10 +44,10 @@ TWICE_AT_FAILURE_MAX = 2
 # Without the service the switch opens the one way and closes the other in its cache flow by flow.
 TWICE_AT_RETURN_MAX = 20
 
-on_plain_uplinks = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+on_plain_uplinks = on_beds(*BEDS)
 # What fails on a LAG is elsewhere in test_presets and test_delivery.
 beds = BEDS + (LAGS if judging.benching else [])
-on_plain_uplinks_and_lags = pytest.mark.parametrize("bed", beds, ids=str, indirect=True)
+on_plain_uplinks_and_lags = on_beds(*beds)
 both_static_and_dynamic = pytest.mark.parametrize("preset", ["address-hash", "dynamic"])
 any_of_both = pytest.mark.parametrize("preset", ["dynamic"])
 
@@ -171,21 +171,12 @@ def lost_and_twice(bed: Bed, service: Service, flows: Sequence[Sending], who: st
     with bed.ears(host.point, *(s.point for s in bed.stations)) as ears:
         with Stream(sent, STREAM_PPS) as stream:
             at_host = [ears[host.point]] * len(streamed)
-
-            def go_on() -> int:
-                """Wait for some more frames of each flow; the number that all are past."""
-                goal = MORE_FRAMES + max(
-                    max(stream.received(ear, i), default=0) for i, ear in enumerate(at_host)
-                )
-                wait_until(lambda: stream.newest(at_host) >= goal, "more frames of each flow")
-                return stream.newest(at_host)
-
             for uplink in failing:
                 with bed.cable_pulled(uplink):
                     without(bed, flows, usual, uplink.name)
-                    failed.append(go_on())
+                    failed.append(stream.more(at_host, MORE_FRAMES))
                 wait_until(lambda: ways(bed, flows) == usual, "all connections are back")
-                returned.append(go_on())
+                returned.append(stream.more(at_host, MORE_FRAMES))
         count = stream.stop().count
         ears.until_quiet()
     phases = {

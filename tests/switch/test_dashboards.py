@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from policies.model import Reason
 from tests.switch import datapath, frames
-from tests.switch.bed import Bed, BedSpec, Uplink, run
+from tests.switch.bed import Bed, BedSpec, Uplink, on_beds, run
 from tests.switch.prometheus import (
     JOB,
     RATE_INTERVAL,
@@ -75,8 +75,7 @@ WITHOUT_CAUSE = (
 # What the story gives cause for, if only for a moment; all other alerts have no data.
 ALERTING = {"OvsLbtConfigurationError", "OvsLbtUplinkDown"}
 
-BEDS = [BedSpec(vm_vlans=(None,) * 4)]
-with_data = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+with_data = on_beds(BedSpec(vm_vlans=(None,) * 4))
 each_query = pytest.mark.parametrize("query", QUERIES, ids=str)
 
 

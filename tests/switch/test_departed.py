@@ -11,15 +11,24 @@ from collections.abc import Iterator
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, LACP, PLAIN, STATIC_LAG, Bed, BedSpec, Station, run
+from tests.switch.bed import (
+    BALANCE_SLB,
+    LACP,
+    PLAIN,
+    STATIC_LAG,
+    Bed,
+    BedSpec,
+    Station,
+    on_beds,
+    run,
+)
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
-BEDS = [BedSpec(team, 2, (10,) * 3) for team in (PLAIN, BALANCE_SLB, LACP, STATIC_LAG)]
 LEAVES = ("its port is deleted", "its link goes down")
 
 pytestmark = [
-    pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True),
+    on_beds(*[BedSpec(team, 2, (10,) * 3) for team in (PLAIN, BALANCE_SLB, LACP, STATIC_LAG)]),
     pytest.mark.parametrize("how", LEAVES),
 ]
 
@@ -27,12 +36,11 @@ pytestmark = [
 def test_a_neighbour_reaches_a_vm_that_has_left(attached: Bed, service: Service, how: str) -> None:
     """It has been cold-started on another host, or its announcement was lost on a dying link."""
     bed, (vm, neighbour, _) = attached, attached.vms
-    ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
     _known(bed, service)
     assert _to_it(bed, neighbour, vm) == [str(vm)]
     with service.dead(), _left(bed, vm, how):
-        *here, left_by = sorted(_to_it(bed, neighbour, vm), key=ends.__contains__)
-        assert left_by in ends, "to the network, where it is"
+        *here, left_by = sorted(_to_it(bed, neighbour, vm), key=bed.ends.__contains__)
+        assert left_by in bed.ends, "to the network, where it is"
         others = {bed.local, *bed.vms} - {neighbour, vm}
         assert sorted(here) == sorted(map(str, others)), "and flooded, as NORMAL floods it"
     _returned(bed, service, vm)

@@ -9,22 +9,18 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
-
 from tests import documents
 from tests.switch.adopting import state
-from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, PLAIN, Bed, BedSpec
+from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, PLAIN, Bed, BedSpec, on_beds
 from tests.switch.following import bridges, follow
 from tests.switch.service import Service
 from tests.switch.test_delivery import check_everything, settled_homes
 from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
 
-on_bond = pytest.mark.parametrize("bed", [BedSpec(BALANCE_SLB)], ids=str, indirect=True)
-on_plain_uplinks = pytest.mark.parametrize("bed", [BedSpec(PLAIN)], ids=str, indirect=True)
-on_three = pytest.mark.parametrize(
-    "bed", [BedSpec(PLAIN, 3), BedSpec(BALANCE_SLB, 3)], ids=str, indirect=True
-)
+on_bond = on_beds(BedSpec(BALANCE_SLB))
+on_plain_uplinks = on_beds(BedSpec(PLAIN))
+on_three = on_beds(BedSpec(PLAIN, 3), BedSpec(BALANCE_SLB, 3))
 
 
 # ---- adopt ------------------------------------------------------------------------------
@@ -190,7 +186,7 @@ def test_an_uplink_is_added_and_removed(bed: Bed, service: Service) -> None:
     service.do("detach", bed.bridge)
 
 
-@pytest.mark.parametrize("bed", [BedSpec(PLAIN, 4, (None,) * 4)], ids=str, indirect=True)
+@on_beds(BedSpec(PLAIN, 4, (None,) * 4))
 def test_every_setting_in_an_example_is_taken(bed: Bed, service: Service) -> None:
     service.attach(bed)
     assert len(list(follow("settings", service, bed))) == 6
@@ -210,7 +206,7 @@ def test_every_setting_in_an_example_is_taken(bed: Bed, service: Service) -> Non
 # ---- others' set-ups --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bed", [BedSpec(ACTIVE_BACKUP)], ids=str, indirect=True)
+@on_beds(BedSpec(ACTIVE_BACKUP))
 def test_a_reload_on_proxmox_changes_nothing_with_our_line(bed: Bed, service: Service) -> None:
     """ifupdown2's addon clears what it does not know in one transaction, extras last."""
     (stanza,) = [b for b in documents.blocks() if b.first_line == "auto eno1"]

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from controller.api.commands import COMMANDS
 from tests.said import says
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, on_beds
 from tests.switch.service import Service
 
-BEDS = [BedSpec(team, 2, (None, None), (None,)) for team in (PLAIN, BALANCE_SLB)]
-
-pytestmark = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+pytestmark = on_beds(*[BedSpec(team, 2, (None, None), (None,)) for team in (PLAIN, BALANCE_SLB)])
 
 
 def state(bed: Bed, service: Service) -> dict[str, object]:

@@ -10,20 +10,19 @@ import pytest
 
 from tests.said import says
 from tests.switch import datapath, frames
-from tests.switch.bed import PLAIN, Bed, BedSpec, run
+from tests.switch.bed import PLAIN, Bed, BedSpec, on_beds, run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Point, Stream
 
 ADDRESSES = ("198.18.0.1", "198.18.0.2")
 REMOTE = "198.18.0.9"
-SPEC = BedSpec(PLAIN, 2, (None,), (None,))
 FLOW_PPS = 400
 FRAME_BYTES = 1250
 CAPACITY_MBPS = 20
 FLOW_BPS = FLOW_PPS * FRAME_BYTES * 8
 
-pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+pytestmark = on_beds(BedSpec(PLAIN, 2, (None,), (None,)))
 
 
 class Overlay:

@@ -13,15 +13,15 @@ import pytest
 from tests.said import says
 from tests.switch import frames
 from tests.switch.adopting import attached_from_standalone, has_ours
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, on_beds
 from tests.switch.judging import at_most, judges_time
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
 
 ON_PLAIN, ON_BOND = (BedSpec(team, 2, (None, None)) for team in (PLAIN, BALANCE_SLB))
-on_plain_uplinks = pytest.mark.parametrize("bed", [ON_PLAIN], ids=str, indirect=True)
-on_a_bond = pytest.mark.parametrize("bed", [ON_BOND], ids=str, indirect=True)
+on_plain_uplinks = on_beds(ON_PLAIN)
+on_a_bond = on_beds(ON_BOND)
 FLOW_PPS = 500
 # Flows are read every 50 ms while a flush is expected, and then a bundle is sent. Twice where the fail mode
 # is set again. Before the service expected flushes, it was up to 10 s.
@@ -80,7 +80,7 @@ def test_a_bond_hardly_notices(bed: Bed, service: Service, change: str) -> None:
 
 
 @judges_time
-@pytest.mark.parametrize("bed", [ON_PLAIN, ON_BOND], ids=str, indirect=True)
+@on_beds(ON_PLAIN, ON_BOND)
 def test_flows_that_somebody_deletes_are_back_with_the_next_poll(
     bed: Bed, service: Service
 ) -> None:
@@ -102,8 +102,7 @@ def silent_ms(bed: Bed, when: str, limit_ms: float = SILENT_MS) -> Iterator[None
         wait_until(lambda: stream.received(ears[host.point], 0), "frames arrive")
         yield
         at = [ears[b.point] for _, b in ways]
-        more = stream.newest(at) + FLOW_PPS // 2
-        wait_until(lambda: stream.newest(at) > more, "more")
+        stream.more(at, FLOW_PPS // 2)
         stream.stop()
         ears.until_quiet()
         lost = [stream.lost(ear, i) for i, ear in enumerate(at)]

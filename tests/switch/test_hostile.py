@@ -18,15 +18,13 @@ from pathlib import Path
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Shot, Station
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Shot, Station, on_beds
 from tests.switch.judging import at_most, judges_time, lost_for_want_of_room
 from tests.switch.reaching import all_are_reached
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream, sending_socket
 
-# A victim, the attacker, a neighbour of both, and one whom no frame of theirs is for.
-BED = BedSpec(BALANCE_SLB, 2, (10, 10, 10, 20))
 VLAN, OTHER_VLAN = 10, 20
 HOMES = (0, 1, 1, 0, 0)
 NATIVE_TAG, SERVICE_TAG = 0x8100, 0x88A8
@@ -42,7 +40,8 @@ MESSAGES_PER_S_MAX = 100
 SERVICE_IN_STORM_RATIO_MAX = 0.05
 ANYWHERE_IN_STORM_RATIO_MAX = 0.5
 
-pytestmark = pytest.mark.parametrize("bed", [BED], ids=str, indirect=True)
+# A victim, the attacker, a neighbour of both, and one whom no frame of theirs is for.
+pytestmark = on_beds(BedSpec(BALANCE_SLB, 2, (10, 10, 10, 20)))
 
 BETWEEN_SWITCHES = {
     "BPDU": "01:80:c2:00:00:00",
@@ -231,12 +230,11 @@ def test_what_switches_say_to_each_other_is_not_forwarded(known: Bed) -> None:
 
     shots.append(bed.shot(attacker.point, pause, attacker.mac, VLAN, 0, "pause frame to one"))
     stations = {str(s) for s in bed.stations}
-    ends = {str(u.upstream_end) for u in bed.uplinks}
     copies = bed.fire(shots)
     for shot in shots:
         sent_here = shot.point == attacker.point
         reached = {p for p in copies[shot.frame_id].points if sent_here or p in stations}
-        assert not reached & (stations | ends), f"{shot.story} came out at {reached}"
+        assert not reached & (stations | bed.ends.keys()), f"{shot.story} came out at {reached}"
     all_in_the_vlan_are_reached(bed)
 
 
@@ -284,11 +282,10 @@ def test_a_trunk_says_nothing_in_vlans_that_are_not_its_own(known: Bed, service:
         )
         inner = shot_with_tags(bed, trunk, frames.BROADCAST, (NATIVE_TAG, VLAN), (NATIVE_TAG, 20))
         heard = bed.fire_and_hear([inner])
-        ends = {str(u.upstream_end) for u in bed.uplinks}
         for point, came in heard.items():
             tags_seen = [h.vlan for h in came if h.frame_id == inner.frame_id and not h.outgoing]
             assert point != str(other) or not tags_seen, "in the other VLAN"
-            assert point not in ends or set(tags_seen) <= {VLAN}, f"left with tag {tags_seen}"
+            assert point not in bed.ends or set(tags_seen) <= {VLAN}, f"left with tag {tags_seen}"
     all_in_the_vlan_are_reached(bed)
 
 
@@ -311,7 +308,7 @@ def test_what_it_makes_up_counts_in_no_other_vlan(known: Bed) -> None:
     bed.send(host.point, frames.gratuitous_arp(leaves.mac, host.sends(VLAN), 0))
     bed.revalidated()
     (at,) = bed.comes_out(unicast(bed, neighbour, leaves.mac))
-    assert at in {str(uplink.upstream_end) for uplink in bed.uplinks}, "it is found elsewhere"
+    assert at in bed.ends, "it is found elsewhere"
     bed.ofctl("del-flows", f"cookie={learned_cookie(bed, attacker)}/-1")
     bed.introduce()
 

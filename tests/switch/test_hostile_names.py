@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, on_beds
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
-SPEC = BedSpec(BALANCE_SLB, 2, (None, None))
 FORGED = "2026-01-01 00:00:00,000 INFO controller.x: forged"
 NAME = f"vm\x1b]0;title\x07\x1b[2J\x9b2J\u202e\n{FORGED}" + "x" * 20_000 + "x y" * 7_000
 
 
-@pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+@on_beds(BedSpec(BALANCE_SLB, 2, (None, None)))
 def test_a_vm_id_controls_no_output(attached: Bed, service: Service) -> None:
     bed, port, name = attached, attached.vms[0].port, NAME
     ids = f"external_ids:vm-id={json.dumps(name)}"

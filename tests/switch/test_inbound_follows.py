@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-import pytest
-
 from controller.features.inbound_check import ANSWERED_AFTER_S
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Uplink
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Uplink, on_beds
 from tests.switch.judging import at_most, few_lost, judges_time, soon
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
@@ -23,8 +21,8 @@ FOLLOWED, TOOK_S = "ovslbt_inbound_follow_seconds_count", "ovslbt_inbound_follow
 AGAIN, ASTRAY = "ovslbt_inbound_reannounced_total", "ovslbt_inbound_not_followed_total"
 RARP = f"dl_type=0x{frames.ETH_RARP:04x}"
 
-on_both_beds = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
-on_one_bed = pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
+on_both_beds = on_beds(*BEDS)
+on_one_bed = on_beds(*BEDS[:1])
 
 
 @judges_time

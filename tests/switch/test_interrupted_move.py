@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
@@ -12,18 +11,9 @@ import pytest
 from controller.dataplane.tables import HELD_TIMEOUT_S
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream
 from tests.switch.judging import judges_time, soon
-from tests.switch.service import Service
+from tests.switch.service import Service, launcher_with
 from tests.switch.waiting import wait_until
 
-# The second step of a move never follows.
-STOPS_HALFWAY = """
-import sys
-from controller.bridge import installation
-from controller.cli import main
-installation.REVALIDATED_AFTER_S = 3600.0
-sys.argv = sys.argv[1:]
-sys.exit(main())
-"""
 BEDS = [BedSpec(team, 2, (None,) * 2) for team in (PLAIN, BALANCE_SLB)]
 # The switch looks once a second for flows that are to end.
 HEARD_AGAIN_WITHIN_S = HELD_TIMEOUT_S + 1.5
@@ -38,7 +28,8 @@ def halfway(
     with Bed(own.ovs, tor, request.param) as bed:
         own.attach(bed, "--policy", "originating-port")
         own.kill()
-        own.launcher = [sys.executable, "-c", STOPS_HALFWAY]
+        # The second step of a move never follows.
+        own.launcher = launcher_with("controller.bridge.installation", REVALIDATED_AFTER_S=3600.0)
         own.start()
         own.wait_ready(bed)
         try:

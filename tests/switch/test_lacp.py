@@ -8,10 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-import pytest
-
 from tests.switch import frames, judging
-from tests.switch.bed import LACP, Bed, BedSpec, Station, Uplink
+from tests.switch.bed import LACP, Bed, BedSpec, Station, Uplink, on_beds
 from tests.switch.judging import at_least, at_most, few_twice, judges_time, soon
 from tests.switch.service import Service
 from tests.switch.test_delivery import (
@@ -30,7 +28,6 @@ from tests.switch.test_delivery import (
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Ears, Stream
 
-BED = BedSpec(LACP, 2, (None, None))
 FAILBACK_DELAY_S = 2
 # LACP gives a silent partner up after 3 s; a bond that goes on without it does 3 s later
 # (IEEE 802.1AX, short timeout).
@@ -45,7 +42,7 @@ TWICE_AFTER_FALLBACK_MAX = 2
 LOST_AFTER_LACP_MAX_S = 2.0
 NOT_NEGOTIATED = "LACP is not negotiated"
 
-pytestmark = pytest.mark.parametrize("bed", [BED], ids=str, indirect=True)
+pytestmark = on_beds(BedSpec(LACP, 2, (None, None)))
 
 
 @judges_time
@@ -90,11 +87,10 @@ def lost_when_withdrawn(bed: Bed, member: Uplink) -> int:
     with bed.ears(host.point) as ears, Stream(flows, FLOW_PPS) as stream:
         ear = ears[host.point]
         at = [ear] * len(flows)
-        wait_until(lambda: stream.newest(at) >= FLOW_PPS // 2, "all flows arrive")
+        stream.more(at, FLOW_PPS // 2)
         with bed.lacp_withdrawn(member):
             wait_until(lambda: not bed.lacp_is_negotiated(), "LACP is given up", GIVEN_UP_S)
-            more = stream.newest(at) + FLOW_PPS // 4
-            wait_until(lambda: stream.newest(at) >= more, "all flows arrive", GIVEN_UP_S)
+            stream.more(at, FLOW_PPS // 4)
         stream.stop()
         ears.until_quiet()
         lost = max(stream.lost(ear, i) for i in range(len(flows)))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec
+from tests.switch.bed import PLAIN, Bed, BedSpec, on_beds
 from tests.switch.judging import at_most, judges_time
 from tests.switch.service import Service
 from tests.switch.test_many_behind_a_port import homes, units
@@ -32,9 +32,7 @@ MOST_RATIO = 0.72
 # A rate is over some tenths of a second, and a reading may be of a moment later than another.
 AT_ONE_MOMENT_RATIO = 1.05
 
-bed_with_a_patch_port = pytest.mark.parametrize(
-    "bed", [BedSpec(PLAIN, 2, (None,), mtu_bytes=9000)], ids=str, indirect=True
-)
+pytestmark = on_beds(BedSpec(PLAIN, 2, (None,), mtu_bytes=9000))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +74,6 @@ def hot_on(bed: Bed, uplink: str) -> list[float]:
 
 
 @judges_time
-@bed_with_a_patch_port
 def test_jumps_to_and_fro_are_settled_with_the_counters_that_show_them(
     team: Bed, service: Service
 ) -> None:
@@ -103,7 +100,6 @@ def test_jumps_to_and_fro_are_settled_with_the_counters_that_show_them(
 
 
 @judges_time
-@bed_with_a_patch_port
 def test_it_is_never_shown_with_more_than_uplinks_carry(team: Bed, service: Service) -> None:
     bed, rows = team, []
     with sending(bed, [HOT_MBPS] * 3 + [COLD_MBPS] * 3):

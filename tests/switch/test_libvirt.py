@@ -13,14 +13,14 @@ import pytest
 
 from tests import documents
 from tests.switch.adopting import comes_to, state
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, on_beds
 from tests.switch.following import filled, follow, names, typed
 from tests.switch.libvirt import Domain, Libvirt
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
 
-pytestmark = pytest.mark.parametrize("bed", [BedSpec(BALANCE_SLB, 2, ())], ids=str, indirect=True)
+pytestmark = on_beds(BedSpec(BALANCE_SLB, 2, ()))
 
 # The first one is that of the documents, with the VLAN of its portgroup.
 WEB = Domain("web-1", "3a5c1f2e-9b1d-4c58-8a2e-0123456789ab", "52:54:00:5e:00:01")
@@ -97,7 +97,6 @@ def check_frames(bed: Bed, service: Service, vlans: dict[Domain, tuple[str, int]
 
     `vlans`: the port and the VLAN of each.
     """
-    by_end = {str(uplink.upstream_end): uplink.name for uplink in bed.uplinks}
     with bed.ears(*(uplink.upstream_end for uplink in bed.uplinks)) as ears:
 
         def ways() -> dict[str, set[tuple[str, int]]]:
@@ -105,7 +104,7 @@ def check_frames(bed: Bed, service: Service, vlans: dict[Domain, tuple[str, int]
             for end, ear in ears.by_name.items():
                 for heard in ear.frames():
                     if not heard.outgoing and heard.source in found:
-                        found[heard.source].add((by_end[end], heard.vlan))
+                        found[heard.source].add((bed.ends[end], heard.vlan))
             return found
 
         wait_until(lambda: all(ways().values()), "every VM has sent something", interval_s=0.2)

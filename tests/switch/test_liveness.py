@@ -7,8 +7,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-import pytest
-
 from tests.switch import frames, judging
 from tests.switch.bed import (
     BALANCE_SLB,
@@ -18,6 +16,7 @@ from tests.switch.bed import (
     BedSpec,
     Station,
     Uplink,
+    on_beds,
     run,
 )
 from tests.switch.judging import at_least, at_most, few_twice, judges_time, soon
@@ -43,7 +42,7 @@ BEDS = [BedSpec(team, 2, (None,) * len(PLACES)) for team in (PLAIN, BALANCE_SLB)
 
 
 @judges_time
-@pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+@on_beds(*BEDS)
 def test_bfd_leaves_a_link_that_carries_nothing(
     attached: Bed, service: Service, record_property: Callable[[str, object], None]
 ) -> None:
@@ -82,7 +81,7 @@ def test_bfd_leaves_a_link_that_carries_nothing(
 
 
 @judges_time
-@pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
+@on_beds(*BEDS[:1])
 def test_no_failback_to_a_port_upstream_that_does_not_forward_yet(
     attached: Bed, service: Service, record_property: Callable[[str, object], None]
 ) -> None:
@@ -113,7 +112,7 @@ def test_no_failback_to_a_port_upstream_that_does_not_forward_yet(
     at_most("frames lost since the cable was plugged in", max(lost.values()), 0, most)
 
 
-@pytest.mark.parametrize("bed", [BedSpec(STATIC_LAG, 2, (None,) * 2)], ids=str, indirect=True)
+@on_beds(BedSpec(STATIC_LAG, 2, (None,) * 2))
 def test_a_lag_member_that_is_live_upstream_alone_delivers(attached: Bed, service: Service) -> None:
     """One end of a link that returns hears of it up to a second later, and the other sends by it.
 
@@ -145,16 +144,9 @@ def _broadcast_by(bed: Bed, uplink: Uplink) -> list[str]:
 @contextlib.contextmanager
 def bfd(bed: Bed, service: Service) -> Iterator[None]:
     """BFD watches all uplinks, from both ends; upstream first, as operators are told."""
-    words = ["bfd:enable=true", f"bfd:min_rx={BFD_PERIOD_MS}", f"bfd:min_tx={BFD_PERIOD_MS}"]
-    for uplink in bed.uplinks:
-        bed.tor.ovs.vsctl("set", "interface", uplink.upstream_end.interface, *words)
-        bed.ovs.vsctl("set", "interface", uplink.name, *words)
-    wait_until(
-        lambda: all(service.uplink(bed, u)["up"] for u in bed.uplinks), "BFD answers everywhere"
-    )
+    begin_bfd(bed)
+    wait_until(lambda: service.all_up(bed), "BFD answers everywhere")
     wait_until(lambda: placed(bed, service), "all are where they were put")
-    # It begins with a message each second.
-    wait_until(lambda: in_earnest(bed), f"BFD's messages come each {BFD_PERIOD_MS} ms")
     try:
         yield
     finally:
@@ -162,6 +154,15 @@ def bfd(bed: Bed, service: Service) -> Iterator[None]:
             heals(bed, uplink)
             bed.ovs.vsctl("clear", "interface", uplink.name, "bfd")
             bed.tor.ovs.vsctl("clear", "interface", uplink.upstream_end.interface, "bfd")
+
+
+def begin_bfd(bed: Bed) -> None:
+    words = ["bfd:enable=true", f"bfd:min_rx={BFD_PERIOD_MS}", f"bfd:min_tx={BFD_PERIOD_MS}"]
+    for uplink in bed.uplinks:
+        bed.tor.ovs.vsctl("set", "interface", uplink.upstream_end.interface, *words)
+        bed.ovs.vsctl("set", "interface", uplink.name, *words)
+    # It begins with a message each second.
+    wait_until(lambda: in_earnest(bed), f"BFD's messages come each {BFD_PERIOD_MS} ms")
 
 
 def in_earnest(bed: Bed, uplinks: Sequence[Uplink] = ()) -> bool:

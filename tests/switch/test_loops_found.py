@@ -6,9 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 
-import pytest
-
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, run
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, on_beds, run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
@@ -16,7 +14,7 @@ BEDS = [BedSpec(team, 2, (None, None)) for team in (PLAIN, BALANCE_SLB)]
 FLOODED, OVERRULING = "ovslbt_bridge_flooded_packets_per_second", "ovslbt_bridge_overruling_flows"
 
 
-@pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+@on_beds(*BEDS)
 def test_a_port_that_leads_to_the_network_is_a_loop_and_found(bed: Bed, service: Service) -> None:
     service.attach(bed)
     bed.set("bridge", bed.bridge, poll_interval_ms=200)
@@ -34,7 +32,7 @@ def test_a_port_that_leads_to_the_network_is_a_loop_and_found(bed: Bed, service:
     service.do("detach", bed.bridge)
 
 
-@pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+@on_beds(*BEDS)
 def test_flows_of_others_that_overrule_ours_are_found(bed: Bed, service: Service) -> None:
     service.attach(bed)
     bed.ofctl("add-flow", "cookie=0x77,priority=5000,arp,actions=NORMAL")

@@ -7,20 +7,27 @@ import functools
 from collections import Counter
 from collections.abc import Iterator
 
-import pytest
-
 from tests.said import says
 from tests.switch import frames
 from tests.switch.adopting import has_ours
-from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, PLAIN, Bed, BedSpec, Uplink
+from tests.switch.bed import (
+    ACTIVE_BACKUP,
+    BALANCE_SLB,
+    LACP,
+    NETWORK,
+    PLAIN,
+    Bed,
+    BedSpec,
+    Uplink,
+    on_beds,
+)
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
 BEDS = [BedSpec(team, 2, (None, None, None)) for team in (PLAIN, BALANCE_SLB)]
-RSPAN_BEDS = [BedSpec(team, 2, (10, 10, 99, None)) for team in (LACP, BALANCE_SLB, ACTIVE_BACKUP)]
 
 
-@pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+@on_beds(*BEDS)
 def test_the_output_port_gets_what_normal_gives_it(bed: Bed, service: Service) -> None:
     mirrored_vm, analyzer = (
         bed.ovs.vsctl("get", "port", vm.port, "_uuid") for vm in (bed.vms[0], bed.vms[2])
@@ -37,7 +44,7 @@ def test_the_output_port_gets_what_normal_gives_it(bed: Bed, service: Service) -
         service.do("detach", bed.bridge)
 
 
-@pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
+@on_beds(*BEDS[:1])
 def test_plain_uplinks_do_not_multiply_what_is_mirrored(bed: Bed, service: Service) -> None:
     service.start()
     with mirrored(bed, select_all="true", output_vlan="99"):
@@ -50,7 +57,7 @@ def test_plain_uplinks_do_not_multiply_what_is_mirrored(bed: Bed, service: Servi
         bed.ovs.vsctl("clear", "port", bed.uplinks[1].name, "trunks")
 
 
-@pytest.mark.parametrize("bed", RSPAN_BEDS, ids=str, indirect=True)
+@on_beds(*[BedSpec(team, 2, (10, 10, 99, None)) for team in (LACP, BALANCE_SLB, ACTIVE_BACKUP)])
 def test_a_mirror_to_a_vlan_is_as_with_normal(bed: Bed, service: Service) -> None:
     """Without a LAG only if no copy can come back by another member, as attach says."""
     service.start()
@@ -67,7 +74,7 @@ def test_a_mirror_to_a_vlan_is_as_with_normal(bed: Bed, service: Service) -> Non
             bed.ovs.vsctl("set", "port", bed.vms[2].port, "tag=10")
         bed.introduce_to_normal()
         expected = in_vlans(bed)
-        assert all(copies["upstream", 99] for copies in expected.values())
+        assert all(copies[NETWORK, 99] for copies in expected.values())
         if bed.spec.is_lag:
             assert all(copies[str(bed.vms[2]), 0] == 1 for copies in expected.values())
         attach(bed, service, "--policy", "originating-port")
@@ -93,9 +100,8 @@ def only_by(bed: Bed, service: Service, uplink: Uplink) -> bool:
 def in_vlans(bed: Bed) -> dict[str, Counter[tuple[str, int]]]:
     """How many copies of each frame come out where, by the tag; the uplinks are one."""
     (one, other, _, trunk), host = bed.vms, bed.hosts[0]
-    ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
     shots = [
-        bed.shot(sender.point, build, sender.mac, vlan, sender.sends(vlan), f"{sender}: {story}")
+        bed.frame_of(sender, build, story=f"{sender}: {story}", vlan=vlan)
         for story, sender, build, vlan in (
             ("broadcast", one, frames.broadcast, 10),
             ("multicast", other, frames.multicast, 10),
@@ -108,12 +114,7 @@ def in_vlans(bed: Bed) -> dict[str, Counter[tuple[str, int]]]:
             ("tagged, to a host", trunk, frames.to(host.mac), 10),
         )
     ]
-    copies, found = bed.fire(shots), dict[str, Counter[tuple[str, int]]]()
-    for shot in shots:
-        counted = found.setdefault(shot.story, Counter())
-        for (name, tag), count in copies[shot.frame_id].at.items():
-            counted["upstream" if name in ends else name, tag] += count
-    return found
+    return dict(zip([shot.story for shot in shots], bed.came_out(shots), strict=True))
 
 
 @contextlib.contextmanager
@@ -151,24 +152,10 @@ def attach(bed: Bed, service: Service, *options: str) -> None:
 
 def heard(bed: Bed) -> list[dict[str, int]]:
     """How many copies of a broadcast come out where: of a VM, of a host, and of the mirror's port."""
-    shots = [
-        bed.shot(sender.point, frames.broadcast, sender.mac, 0, 0, "a broadcast")
-        for sender in (bed.vms[0], bed.hosts[0], bed.vms[2])
-    ]
-    copies = bed.fire(shots)
-    ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
-    return [
-        {
-            name if name not in ends else "upstream": count
-            for (name, _), count in copies[shot.frame_id].at.items()
-        }
-        for shot in shots
-    ]
+    shots = [bed.frame_of(sender) for sender in (bed.vms[0], bed.hosts[0], bed.vms[2])]
+    return [{name: count for (name, _), count in at.items()} for at in bed.came_out(shots)]
 
 
 def copies_out(bed: Bed) -> list[str]:
     """Where a VM's broadcast and its mirrored copy leave the bridge for the network."""
-    vm = bed.vms[0]
-    shot = bed.shot(vm.point, frames.broadcast, vm.mac, 0, 0, "a broadcast")
-    ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
-    return [point for point in bed.fire([shot])[shot.frame_id].points if point in ends]
+    return [point for point in bed.comes_out(bed.frame_of(bed.vms[0])) if point in bed.ends]

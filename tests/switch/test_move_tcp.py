@@ -8,10 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import pytest
-
 from tests.switch import frames, iperf
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station, Uplink, run
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station, Uplink, on_beds, run
 from tests.switch.judging import at_least, at_most, judges_time, soon
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
@@ -41,7 +39,7 @@ FOLLOWS_WITHIN_S = 2.0
 # Cached flows may be up to a second old, so a switch may not see what is sent at once.
 REPEATED_AFTER_S = 0.5
 
-on_both_beds = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+on_both_beds = on_beds(*BEDS)
 
 
 @judges_time

@@ -11,19 +11,16 @@ import itertools
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ipaddress import IPv6Address
 
-import pytest
-
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Station, run
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Station, on_beds, run
 from tests.switch.judging import few_twice, judges_time, soon
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Ear, Stream, inside
 
-SPEC = BedSpec(BALANCE_SLB, 2, (10, 20), addresses=True)
 GROUP_V4, GROUP_V6 = "239.1.2.3", "ff05::4711"
 PPS = 500
 FRAMES = 200
@@ -32,7 +29,7 @@ TWICE_AT_FAILURE_MAX = 2
 # RFC 3376 section 8.11, RFC 3810 section 9.11.
 UNSOLICITED_REPORT_S = 1.0
 
-pytestmark = [pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)]
+pytestmark = on_beds(BedSpec(BALANCE_SLB, 2, (10, 20), addresses=True))
 
 
 @judges_time
@@ -54,28 +51,18 @@ def test_a_receiver_goes_on_hearing_its_groups(attached: Bed, service: Service) 
         Stream(flows, PPS) as stream,
     ):
         ear = ears[vm.point]
-
-        def hears(more: int) -> None:
-            now = [max(stream.received(ear, i), default=0) for i in range(2)]
-            wait_until(
-                lambda: all(
-                    max(stream.received(ear, i), default=0) >= n + more for i, n in enumerate(now)
-                ),
-                f"{more} more frames to either group arrive",
-            )
-
-        hears(FRAMES)
+        stream.more([ear, ear], FRAMES)
         started_s = latest_s(ear)
         service.move(vm, second)
         wait_until(lambda: service.bindings(bed)[vm.port] == second.name, "the VM is moved")
-        hears(FRAMES)
+        stream.more([ear, ear], FRAMES)
         # What the upstream switch has heard by the first uplink would do after the failover.
         for command in ("del-port", "add-port"):
             bed.tor.ovs.vsctl(command, bed.upstream, first.upstream_end.interface)
         wait_until(lambda: memberships(bed) == 2, "what was heard by the first is forgotten")
         moved_s = latest_s(ear)
         with bed.cable_pulled(second):
-            hears(FRAMES)
+            stream.more([ear, ear], FRAMES)
         stream.stop()
         ears.until_quiet()
         twice = {
@@ -88,7 +75,7 @@ def test_a_receiver_goes_on_hearing_its_groups(attached: Bed, service: Service) 
             ("failover", moved_s, float("inf")),
         ):
             for group, flow in ((GROUP_V4, 0), (GROUP_V6, 1)):
-                silent_s = silence_s(ear, stream.first_id(flow), since_s, until_s)
+                silent_s = silence_s(stream.arrivals(ear, flow), since_s, until_s)
                 soon(f"{what}: {group} silent", silent_s, SILENT_MAX_S)
 
 
@@ -162,14 +149,7 @@ def latest_s(ear: Ear) -> float:
     return ear.frames()[-1].at_s
 
 
-def silence_s(ear: Ear, first_id: int, since_s: float, until_s: float) -> float:
+def silence_s(arrivals: Sequence[tuple[int, float]], since_s: float, until_s: float) -> float:
     """The longest time between two frames of a flow."""
-    times = [
-        heard.at_s
-        for heard in ear.frames()
-        if not heard.outgoing
-        and heard.frame_id is not None
-        and heard.frame_id >> 48 == first_id >> 48
-        and since_s <= heard.at_s <= until_s
-    ]
+    times = [at_s for _, at_s in arrivals if since_s <= at_s <= until_s]
     return max(later - earlier for earlier, later in itertools.pairwise(times))

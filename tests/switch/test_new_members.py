@@ -13,18 +13,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, on_beds
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
 
-SPEC = BedSpec(BALANCE_SLB, 3, (None, None))
 PPS = 200
 WATCHED_S = 2.5
 # Frames that a busy machine may lose anyway: a tenth of a second.
 CHANCE = PPS // 10
 
-pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+pytestmark = on_beds(BedSpec(BALANCE_SLB, 3, (None, None)))
 
 
 @pytest.fixture(autouse=True)

@@ -8,14 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import LACP, PLAIN, STATIC_LAG, Bed, BedSpec, Station
+from tests.switch.bed import LACP, PLAIN, STATIC_LAG, Bed, BedSpec, Station, on_beds
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Ears, Heard
 
 VM_VLANS = (None, 10, 10)
-SWITCH_INDEPENDENT = BedSpec(PLAIN, 2, VM_VLANS)
-LAGS = [BedSpec(STATIC_LAG, 2, VM_VLANS), BedSpec(LACP, 2, VM_VLANS)]
 NESTED_MACS = 6
 # Cached flows may be up to a second old, so a switch may not see what is sent at once.
 REPEATED_AFTER_S = 0.5
@@ -32,7 +30,7 @@ def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
         yield bed
 
 
-@pytest.mark.parametrize("bed", [SWITCH_INDEPENDENT], ids=str, indirect=True)
+@on_beds(BedSpec(PLAIN, 2, VM_VLANS))
 @pytest.mark.parametrize("preset", ["source-mac", "slb", "dynamic"])
 def test_addresses_that_move_are_announced(team: Bed, service: Service, preset: str) -> None:
     """With their bucket, or, where that is one of connections, with their VM port."""
@@ -77,7 +75,7 @@ def repeated(bed: Bed, ears: Ears, wanted: Mapping[Address, str]) -> bool:
     return all(t and t[-1] - t[0] > REPEATED_AFTER_S for t in times_s)
 
 
-@pytest.mark.parametrize("bed", LAGS, ids=str, indirect=True)
+@on_beds(BedSpec(STATIC_LAG, 2, VM_VLANS), BedSpec(LACP, 2, VM_VLANS))
 def test_nothing_is_announced_on_a_lag(team: Bed, service: Service) -> None:
     """A VM port that moves whole, and others whose buckets move."""
     bed, failing, whole = team, team.uplinks[0], team.vms[1]
@@ -108,14 +106,11 @@ def ways(bed: Bed) -> dict[Address, str]:
     shots = {}
     for station in bed.stations:
         for mac, vlan in addresses(station):
-            shots[mac, vlan] = bed.shot(
-                station.point, frames.broadcast, mac, vlan, station.sends(vlan), "a word"
-            )
+            shots[mac, vlan] = bed.frame_of(station, source=mac, vlan=vlan)
     copies = bed.fire(list(shots.values()))
-    ends = {str(u.upstream_end): u.name for u in bed.uplinks}
     found = {}
     for address, shot in shots.items():
-        uplinks = [ends[at] for at in copies[shot.frame_id].points if at in ends]
+        uplinks = [bed.ends[at] for at in copies[shot.frame_id].points if at in bed.ends]
         assert len(uplinks) <= 1, f"{address} left by {uplinks}"
         found[address] = uplinks[0] if uplinks else "none"
     return found

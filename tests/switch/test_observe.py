@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, PLAIN, Bed, BedSpec
+from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, PLAIN, Bed, BedSpec, on_beds
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.service import Service
 from tests.switch.traffic import Traffic
@@ -20,8 +20,8 @@ WINDOW_S = 1
 # 500 frames a second of 1000 bytes are 4 Mbit/s: each of two flows 40 % of this.
 CAPACITY_MBPS = 10
 BEDS = [BedSpec(team, 2, (None, None), (None,)) for team in (BALANCE_SLB, ACTIVE_BACKUP, PLAIN)]
-on_bonds = pytest.mark.parametrize("bed", BEDS[:2], ids=str, indirect=True)
-on_every_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+on_bonds = on_beds(*BEDS[:2])
+on_every_bed = on_beds(*BEDS)
 
 
 @pytest.fixture

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec
+from tests.switch.bed import PLAIN, Bed, BedSpec, on_beds
 from tests.switch.service import Service
 
 VLAN = 10
 CONNECTIONS = 16
-BED = BedSpec(PLAIN, 2, (None, None, VLAN), (None, VLAN))
-pytestmark = pytest.mark.parametrize("bed", [BED], ids=str, indirect=True)
+pytestmark = on_beds(BedSpec(PLAIN, 2, (None, None, VLAN), (None, VLAN)))
 
 # What tc has no action or key for (`parse_netdev_flow_actions`, `test_key_and_mask` of Open vSwitch).
 NO_ACTION = re.compile(r"hash\(|sample\(|userspace\(|clone\(|trunc\(|lb_output\(")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from controller.text.wording import OUR_LOG
 from tests.said import says
-from tests.switch import frames
 from tests.switch.adopting import state
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream
 from tests.switch.service import Service
@@ -37,20 +36,9 @@ def all_on(own: Service, bed: Bed, number: int) -> None:
     wait_until(lambda: set(own.bindings(bed).values()) == expected, f"all on {expected}")
 
 
-def copies(bed: Bed) -> Mapping[str, list[str]]:
-    """Where broadcasts of the VMs and of the host upstream arrive."""
-    shots = {
-        str(s): bed.shot(s.point, frames.broadcast, s.mac, 0, 0, "a broadcast")
-        for s in [*bed.vms, *bed.hosts]
-    }
-    found = bed.fire(list(shots.values()))
-    # By which member a frame leaves, the bond decides.
-    return {
-        name: sorted(
-            re.sub(r"uplink \d", "an uplink", point) for point in found[shot.frame_id].points
-        )
-        for name, shot in shots.items()
-    }
+def copies(bed: Bed) -> list[Counter[tuple[str, int]]]:
+    """Where broadcasts of the VMs and of the host upstream arrive; the bond decides by which member."""
+    return bed.came_out([bed.frame_of(station) for station in (*bed.vms, *bed.hosts)])
 
 
 @pytest.mark.parametrize("team", [BALANCE_SLB, PLAIN])
@@ -59,7 +47,7 @@ def test_the_other_bridge_fails_over_and_the_broken_one_can_be_detached(
 ) -> None:
     with Bed(own.ovs, tor, BedSpec(team, 2)) as broken:
         own.start()
-        before, arrived = state(broken), copies(broken) if team == BALANCE_SLB else {}
+        before, arrived = state(broken), copies(broken) if team == BALANCE_SLB else []
         for bed in (broken, well):
             own.attach(bed, "--policy", "explicit")
             all_on(own, bed, 0)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec, Uplink
+from tests.switch.bed import PLAIN, Bed, BedSpec, Uplink, on_beds
 from tests.switch.bed import learning_at_once as upstream_learning_at_once
 from tests.switch.judging import at_most, judges_time, soon
 from tests.switch.path_faults import blocked, checking, faults, flows
@@ -17,7 +17,6 @@ from tests.switch.service import Service
 from tests.switch.waiting import holds, wait_until
 from tests.switch.wire import Stream
 
-OF_THREE = BedSpec(PLAIN, 3, (None, None))
 ETH_PROBE = 0x88B6
 # Open vSwitch upstream does not learn from each frame that it floods nowhere, so more of them are needed.
 FORGED_PPS, UNSEEN_PPS = 20.0, 200.0
@@ -27,7 +26,7 @@ FLOOD_PPS, FLOOD_S = 2000.0, 3.0
 # What the documents promise: detection, and a second more after a flood.
 FOUND_WITHIN_S, AFTER_FLOOD_S = 3.0, 1.0
 
-pytestmark = pytest.mark.parametrize("bed", [OF_THREE], ids=str, indirect=True)
+pytestmark = on_beds(BedSpec(PLAIN, 3, (None, None)))
 
 
 @pytest.fixture

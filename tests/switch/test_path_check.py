@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec, Station, Uplink, run
+from tests.switch.bed import PLAIN, Bed, BedSpec, Station, Uplink, on_beds, run
 from tests.switch.judging import judges_time, soon
 from tests.switch.path_faults import (
     ask,
@@ -27,7 +27,6 @@ from tests.switch.waiting import holds, wait_until
 OF_THREE = BedSpec(PLAIN, 3, (None, None))
 OF_TWO = BedSpec(PLAIN, 2, (None, None), addresses=True)
 OF_TWO_LONG = BedSpec(PLAIN, 2, (None, None), mtu_bytes=3000, addresses=True)
-IN_VLANS = BedSpec(PLAIN, 3, (10, 20), (10, 20))
 JUMBO = BedSpec(PLAIN, 3, (None, None), mtu_bytes=3000)
 STANDARD_MTU = 1500
 ETH_PROBE = 0x88B6
@@ -36,10 +35,6 @@ FOUND_WITHIN_S = 3.0
 IPV6_HOST = "2001:db8::fe"
 # For so long no round of probes may be found broken: four of them and their answers fit in it.
 NO_FINDING_S = 5.0
-
-
-def beds(*specs: BedSpec) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("bed", specs, ids=str, indirect=True)
 
 
 # A blocked port, and a link that carries frames in one direction only.
@@ -59,7 +54,7 @@ def checked(attached: Bed, service: Service) -> Iterator[Bed]:
 
 
 @judges_time
-@beds(OF_THREE)
+@on_beds(OF_THREE)
 @in_any_direction
 def test_a_port_that_is_blocked_in_any_direction_is_left(
     checked: Bed, service: Service, ways: tuple[str, ...]
@@ -82,7 +77,7 @@ def test_a_port_that_is_blocked_in_any_direction_is_left(
     assert "path-mended" in service.do("history", "--last", "20")
 
 
-@beds(OF_TWO)
+@on_beds(OF_TWO)
 def test_of_two_uplinks_a_host_decides(checked: Bed, service: Service) -> None:
     uplink = checked.uplinks[0]
     both = {(u.name, "unreachable", False, None) for u in checked.uplinks}
@@ -146,7 +141,7 @@ def shorter_mtu(bed: Bed, vm: Station) -> Iterator[None]:
         run("ip", "link", "set", vm.port, "mtu", str(shown["mtu"]))
 
 
-@beds(OF_TWO)
+@on_beds(OF_TWO)
 def test_a_host_that_is_asked_by_ipv6_decides(checked: Bed, service: Service) -> None:
     uplink, host = checked.uplinks[1], checked.hosts[0]
     netns = host.point.netns
@@ -160,7 +155,7 @@ def test_a_host_that_is_asked_by_ipv6_decides(checked: Bed, service: Service) ->
         run("sysctl", "-qw", "net.ipv6.conf.eth0.disable_ipv6=1", netns=netns)
 
 
-@beds(OF_THREE)
+@on_beds(OF_THREE)
 def test_a_switch_that_restarts_is_no_fault(checked: Bed, service: Service) -> None:
     before = service.do("history", checked.bridge).count("path-fault")
     checked.restart_switch()
@@ -170,7 +165,7 @@ def test_a_switch_that_restarts_is_no_fault(checked: Bed, service: Service) -> N
     assert service.do("history", checked.bridge).count("path-fault") == before
 
 
-@beds(IN_VLANS)
+@on_beds(BedSpec(PLAIN, 3, (10, 20), (10, 20)))
 def test_a_vlan_that_one_uplink_lacks_is_left_by_the_vm_ports_that_use_it(
     checked: Bed, service: Service
 ) -> None:
@@ -197,7 +192,7 @@ def test_a_vlan_that_one_uplink_lacks_is_left_by_the_vm_ports_that_use_it(
     wait_until(lambda: service.port(checked, of_20)["uplink"] == uplink.name, "VLAN 20 returns")
 
 
-@beds(JUMBO)
+@on_beds(JUMBO)
 def test_an_mtu_that_one_switch_port_lacks_is_found(checked: Bed, service: Service) -> None:
     uplink = checked.uplinks[2]
     end, netns = uplink.upstream_end.interface, uplink.upstream_end.netns
@@ -211,7 +206,7 @@ def test_an_mtu_that_one_switch_port_lacks_is_found(checked: Bed, service: Servi
         run("ip", "link", "set", end, "mtu", str(JUMBO.mtu_bytes), netns=netns)
 
 
-@beds(OF_THREE)
+@on_beds(OF_THREE)
 def test_no_probe_reaches_a_vm_and_no_vm_can_make_one(checked: Bed, service: Service) -> None:
     vm, before = checked.vms[0], probes(checked)
     target = flows(checked)[0].partition("dl_dst=")[2].partition(",")[0]

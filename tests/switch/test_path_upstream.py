@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream, learning_at_once
+from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream, learning_at_once, on_beds
 from tests.switch.judging import few_lost, judges_time, soon
 from tests.switch.path_faults import (
     TALK_PPS,
@@ -88,7 +88,7 @@ def test_a_switch_that_has_lost_its_own_uplink_is_left(
             few_lost(lost_after, LOST_AFTER_MAX, TALK_PPS, "after the finding")
 
 
-@pytest.mark.parametrize("bed", [OF_THREE], ids=str, indirect=True)
+@on_beds(OF_THREE)
 def test_two_of_three_outvote_the_third_unless_a_host_is_asked(
     attached: Bed, service: Service
 ) -> None:

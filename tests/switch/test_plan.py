@@ -10,7 +10,7 @@ import pytest
 
 from tests.said import says
 from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec
+from tests.switch.bed import PLAIN, Bed, BedSpec, on_beds
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
@@ -25,9 +25,8 @@ WINDOW_S = 300
 RATES_MBPS = (34, 26, 24)
 # Loads are known some seconds after the last move.
 KNOWN_WITHIN_S = 60.0
-SPEC = BedSpec(PLAIN, 2, (None,) * 3, (None,), mtu_bytes=FRAME_BYTES_MAX)
 
-pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+pytestmark = on_beds(BedSpec(PLAIN, 2, (None,) * 3, (None,), mtu_bytes=FRAME_BYTES_MAX))
 
 
 @pytest.fixture(scope="module")

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tests.switch.bed import PLAIN, Bed, BedSpec, Station
+from tests.switch.bed import PLAIN, Bed, BedSpec, Station, on_beds
 from tests.switch.sendings import Landing, Sending, fire, others, udp
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
-BEDS = [BedSpec(PLAIN, 2, (None,) * 4)]
 CONNECTIONS = 40
 
-pytestmark = [pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)]
+pytestmark = on_beds(BedSpec(PLAIN, 2, (None,) * 4))
 
 
 @pytest.fixture(scope="module")

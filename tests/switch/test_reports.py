@@ -18,12 +18,22 @@ import pytest
 
 from tests.said import says
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, LACP, PLAIN, Bed, BedSpec, Shot, Station, run
+from tests.switch.bed import (
+    BALANCE_SLB,
+    LACP,
+    NETWORK,
+    PLAIN,
+    Bed,
+    BedSpec,
+    Shot,
+    Station,
+    on_beds,
+    run,
+)
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
 BEDS = [BedSpec(team, 2, (10, 10, 20, None)) for team in (BALANCE_SLB, LACP, PLAIN)]
-NETWORK = "network"
 HOST_MAC, ROUTER_MAC = "02:88:00:00:00:01", "00:00:5e:00:01:0a"
 LLC, JUMBO_LLC = 46, 0x8870
 ALL_L1_ROUTERS, ALL_ROUTERS = "01:80:c2:00:00:14", "09:00:2b:00:00:05"
@@ -41,16 +51,11 @@ Step = tuple[Sequence[Shot], Places]
 NOWHERE_ELSE: Places = {}
 
 
-def on_beds(specs: Sequence[BedSpec]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("bed", specs, ids=str, indirect=True)
-
-
 def said(
     bed: Bed, by: Station, vlan: int, build: frames.Builder = frames.broadcast, source: str = ""
 ) -> Shot:
     """What a station sends in a VLAN; `source`: another address than its own."""
-    source = source or by.mac
-    return bed.shot(by.point, build, source, vlan, by.sends(vlan), f"{source}, VLAN {vlan}")
+    return bed.frame_of(by, build, source, f"{source or by.mac}, VLAN {vlan}", vlan)
 
 
 def everything(bed: Bed, *left_out: tuple[Station, int]) -> list[Shot]:
@@ -88,12 +93,10 @@ def should_come_out(bed: Bed, shot: Shot, places: Places) -> Counter[str]:
 
 def wrong(bed: Bed, steps: Iterator[Step]) -> list[str]:
     """What came out elsewhere than it should, or not as often."""
-    ends, found = {str(uplink.upstream_end) for uplink in bed.uplinks}, []
+    found = []
     for shots, places in steps:
-        copies = bed.fire(shots)
-        for shot in shots:
-            points = copies[shot.frame_id].points
-            came = Counter(NETWORK if at in ends else at for at in points)
+        for shot, at in zip(shots, bed.came_out(shots), strict=True):
+            came = Counter(name for name, _ in at.elements())
             if came != (wanted := should_come_out(bed, shot, places)):
                 to = shot.frame[:6].hex(":")
                 found.append(f"{shot.story} to {to}: {dict(came)}, not {dict(wanted)}")
@@ -248,7 +251,7 @@ def bridge_settings(bed: Bed, *settings: tuple[str, str, str]) -> Iterator[None]
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
-@on_beds(BEDS)
+@on_beds(*BEDS)
 def test_frames_arrive_as_with_open_vswitch_alone(
     bed: Bed, service: Service, situation: Callable[[Bed], Iterator[Step]]
 ) -> None:
@@ -289,7 +292,7 @@ def of_hidden_flows(bed: Bed, service: Service) -> str:
 
 
 @pytest.mark.parametrize("controller", [unanswered, in_band], ids=lambda one: one.__name__)
-@on_beds(BEDS)
+@on_beds(*BEDS)
 def test_flows_for_a_controller_that_bypass_ours_are_refused_and_found(
     bed: Bed, service: Service, controller: Callable[[Bed], None]
 ) -> None:
@@ -340,7 +343,7 @@ def test_flows_for_a_controller_that_bypass_ours_are_refused_and_found(
         undo()
 
 
-@on_beds(BEDS)
+@on_beds(*BEDS)
 def test_old_flows_that_a_script_restores_are_removed(bed: Bed, service: Service) -> None:
     """Until then, a VM may be in its old VLAN, but no frame arrives twice."""
     file = bed.ovs.rundir / "saved"
@@ -369,7 +372,7 @@ def test_old_flows_that_a_script_restores_are_removed(bed: Bed, service: Service
             bed.ovs.vsctl("set", "port", vm.port, f"tag={vm.vlan}")
 
 
-@on_beds([spec for spec in BEDS if not spec.is_lag])
+@on_beds(*[spec for spec in BEDS if not spec.is_lag])
 def test_uplinks_to_two_networks_are_found(bed: Bed, service: Service) -> None:
     end, other = bed.uplinks[1].upstream_end.interface, f"{bed.upstream}2"
     apart = ["--", "add-br", other, "--", "set", "bridge", other, bed.tor.setting]
@@ -384,7 +387,7 @@ def test_uplinks_to_two_networks_are_found(bed: Bed, service: Service) -> None:
         bed.tor.ovs.vsctl("del-br", other, "--", "add-port", bed.upstream, end)
 
 
-@on_beds(BEDS)
+@on_beds(*BEDS)
 def test_a_flow_that_pins_a_vm_port_is_refused(bed: Bed, service: Service) -> None:
     match = f"priority=100,in_port={bed.vms[0].port}"
     bed.ovs.run("ovs-ofctl", "add-flow", bed.bridge, f"{match},actions=output:{bed.uplinks[1]}")
@@ -395,7 +398,7 @@ def test_a_flow_that_pins_a_vm_port_is_refused(bed: Bed, service: Service) -> No
         bed.ovs.run("ovs-ofctl", "--strict", "del-flows", bed.bridge, match)
 
 
-@on_beds([BEDS[-1]])
+@on_beds(BEDS[-1])
 def test_vms_reach_each_other_while_the_bridge_has_no_uplinks(bed: Bed, service: Service) -> None:
     """NetworkManager removes all uplinks one by one, and adds them again."""
     here = {str(station) for station in bed.stations}

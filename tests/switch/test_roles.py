@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Uplink
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Uplink, on_beds
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.service import Service
 from tests.switch.test_history import entries
@@ -17,8 +17,8 @@ from tests.switch.waiting import holds, wait_until
 from tests.switch.wire import Stream
 
 BEDS = [BedSpec(team, 2, (None, None), (None,)) for team in (PLAIN, BALANCE_SLB)]
-on_both_beds = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
-on_a_bond = pytest.mark.parametrize("bed", BEDS[1:], ids=str, indirect=True)
+on_both_beds = on_beds(*BEDS)
+on_a_bond = on_beds(*BEDS[1:])
 FAILBACK_DELAY_S = 3
 RETURN_PPS = 2000
 CUT_OFF_S = 0.3

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tests.switch.judging import judges_time, soon
 from tests.switch.service import Service
+from tests.switch.test_hostile_switch import fail_over
 from tests.switch.waiting import wait_until
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
 from topologies.scale.bed import Bed
-from topologies.scale.openflow import SwitchView
 
 BRIDGES, PORTS, POLLS = 10, 50, 3
 # The service's threads, in addition to one for each connection.
@@ -56,15 +56,5 @@ def test_all_are_polled_and_a_failover_of_the_last_is_prompt() -> None:
         wait_until(are_polled, f"{BRIDGES} bridges were polled {POLLS} times more", interval_s=0.2)
         assert len([*Path(f"/proc/{service.pid}/task").iterdir()]) <= BRIDGES + OWN_THREADS
 
-        last = bed.bridges[-1]
-        lost, left = bed.uplinks(last)
-        with SwitchView(bed.management_socket(last)) as view:
-            groups = view.groups()
-            bed.set_cable(lost, plugged=False)
-            told_s = view.await_port_change()
-            followed_s, _ = view.await_group_change(groups)
-        wait_until(
-            lambda: {port["uplink"] for port in service.show_json(last)["ports"]} == {left},
-            f"every VM port of {last} is on {left}",
-        )
-        soon("groups of the last bridge followed", followed_s - told_s, PROMPT_S)
+        took_s = fail_over(bed, service, bed.bridges[-1])
+        soon("groups of the last bridge followed", took_s, PROMPT_S)

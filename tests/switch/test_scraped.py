@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, on_beds
 from tests.switch.judging import at_most, judges_time
 from tests.switch.service import Service
 from tests.switch.test_history import entries
@@ -59,7 +59,7 @@ def attacked(service: Service, attack: str) -> Iterator[None]:
 
 @judges_time
 @pytest.mark.parametrize("attack", ["greedy", "slow"])
-@pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+@on_beds(SPEC)
 def test_neither_prometheus_nor_a_failover_waits(
     attached: Bed, service: Service, attack: str
 ) -> None:
@@ -78,7 +78,7 @@ def test_neither_prometheus_nor_a_failover_waits(
     at_most(f"scrape with {attack} clients", max(scrapes_s), SCRAPE_MAX_S, 5.0)
 
 
-@pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+@on_beds(SPEC)
 def test_whoever_takes_the_port_first_keeps_the_service_from_nothing_else(
     attached: Bed, service: Service
 ) -> None:

@@ -6,10 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-import pytest
-
 from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec
+from tests.switch.bed import PLAIN, Bed, BedSpec, on_beds
 from tests.switch.service import Service
 from tests.switch.test_history import entries
 from tests.switch.waiting import holds, wait_until
@@ -28,9 +26,7 @@ STAYS_S = 3.0
 MOST_MOVES = 2
 
 
-@pytest.mark.parametrize(
-    "bed", [BedSpec(PLAIN, 2, (None,), mtu_bytes=9000)], ids=str, indirect=True
-)
+@on_beds(BedSpec(PLAIN, 2, (None,), mtu_bytes=9000))
 def test_a_jump_of_load_moves_addresses_and_not_their_port(bed: Bed, service: Service) -> None:
     port = bed.vms[0].port
     bed.set("bridge", bed.bridge, poll_interval_ms=100)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.switch import frames, iperf
+from tests.switch import iperf
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
 from tests.switch.judging import judges_time, soon
-from tests.switch.service import Service
+from tests.switch.service import Service, launcher_with
 from tests.switch.test_hot_vm import WINDOW, address_moves
 from tests.switch.waiting import wait_until
 
@@ -22,14 +21,6 @@ UPLINK_BPS = 100e6
 STREAMS = 16
 # A split VM port is merged when it has been mergeable for that long: 60 s by default.
 MERGE_AFTER_S = 4
-COOLS_SOON = f"""
-import sys
-from controller.teaming import splits
-from controller.cli import main
-splits.MERGE_AFTER_S = {MERGE_AFTER_S}
-sys.argv = sys.argv[1:]
-sys.exit(main())
-"""
 # From when the load begins: it has to rise, and to be worth it twice.
 SPLIT_WITHIN_S = 2.0
 
@@ -37,7 +28,7 @@ SPLIT_WITHIN_S = 2.0
 @pytest.fixture
 def impatient(own: Service) -> Iterator[Service]:
     """A service that merges soon."""
-    own.launcher = [sys.executable, "-c", COOLS_SOON]
+    own.launcher = launcher_with("controller.teaming.splits", MERGE_AFTER_S=MERGE_AFTER_S)
     own.start()
     yield own
     own.launcher = []
@@ -117,13 +108,12 @@ def bucket_groups(bed: Bed) -> int:
 def arrives_once(bed: Bed, when: str) -> None:
     """A VM's broadcast and a host's leave and arrive once, by the VM's home."""
     vm, other, host = *bed.vms[:2], bed.hosts[0]
-    ours = bed.shot(vm.point, frames.broadcast, vm.mac, 0, 0, "a VM's broadcast")
-    theirs = bed.shot(host.point, frames.broadcast, host.mac, 0, 0, "a host's broadcast")
+    ours, theirs = bed.frame_of(vm), bed.frame_of(host)
     had_no_room = bed.turned_away()
     heard = bed.fire([ours, theirs])
     points = heard[ours.frame_id].points
     lost = f"{when}: {points}; frames without room: {bed.turned_away() - had_no_room}"
     assert points.count(other.point.name) == 1, lost
-    assert sum(u.upstream_end.name in points for u in bed.uplinks) == 1, f"{when}: {points}"
+    assert len({*points} & bed.ends.keys()) == 1, f"{when}: {points}"
     at_vms = heard[theirs.frame_id].points
     assert at_vms.count(vm.point.name) == at_vms.count(other.point.name) == 1, f"{when}: {at_vms}"

@@ -22,7 +22,7 @@ from tests.switch.judging import few_lost, judges_time, soon
 from tests.switch.service import Service
 from tests.switch.test_reconnect import flows_of, groups_of
 from tests.switch.traffic import FLOW_PPS, Traffic
-from tests.switch.waiting import holds, wait_until
+from tests.switch.waiting import holds, stopped, wait_until
 from tests.wire.fake_switch import HEADER, HELLO, NOCHANGE, ROLE, ROLE_REPLY, ROLE_REQUEST, message
 
 SPEC = BedSpec(PLAIN, 2, (None, None, None))
@@ -127,11 +127,8 @@ def test_who_stands_by_names_who_leads_however_soon_they_take_turns(
     """Whoever wakes is asked whether it is alive before it hears that it has lost the lead."""
     leader, standby = led
     for _ in range(TURNS):
-        os.kill(leader.pid, signal.SIGSTOP)
-        try:
+        with stopped(leader.pid):
             wait_until(functools.partial(leads, standby), "the standby has taken over")
-        finally:
-            os.kill(leader.pid, signal.SIGCONT)
         wait_until(functools.partial(stands_by, leader), "who woke stands by")
         leader, standby = standby, leader
     wait_until(lambda: stands_by(standby).startswith(f"{leader.name}@"), "it names who leads")
@@ -180,13 +177,10 @@ def test_the_database_says_who_leads_at_this_moment(bed: Bed, led: tuple[Service
         pass
     assert third.confirmed()
     answers: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
-    os.kill(bed.ovs.pid("ovsdb-server"), signal.SIGSTOP)
-    try:
+    with stopped(bed.ovs.pid("ovsdb-server")):
         third.replica.confirm(answers.put)
         assert answers.get(timeout=60) is None
         assert third.confirmed(), "who cannot know goes on"
-    finally:
-        os.kill(bed.ovs.pid("ovsdb-server"), signal.SIGCONT)
     assert third._link.stop(5), "it lets go of the lead"
 
 

@@ -8,9 +8,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-import pytest
-
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, on_beds
 from tests.switch.service import Service
 from topologies.network.private_ovs import PrivateOvs
 
@@ -33,7 +31,7 @@ def bundle(service: Service, directory: Path, *words: str) -> tuple[dict[str, st
     return files, done.stderr
 
 
-@pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+@on_beds(SPEC)
 def test_it_has_what_is_needed_and_no_secret(
     attached: Bed, service: Service, tmp_path: Path
 ) -> None:
@@ -79,7 +77,7 @@ def test_it_has_what_is_needed_and_no_secret(
     assert "MISSING" in files["README"] and "log/ovs-lbt" in complaints, "it logs to this test"
 
 
-@pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+@on_beds(SPEC)
 def test_without_the_service_the_rest_is_there(
     attached: Bed, service: Service, tmp_path: Path
 ) -> None:

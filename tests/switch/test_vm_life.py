@@ -11,20 +11,19 @@ import pytest
 
 from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, cookie
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Station, run
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Station, on_beds, run
 from tests.switch.judging import judges_time, lost_for_want_of_room, soon
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
-from tests.switch.wire import STREAM_SHIFT, Stream
+from tests.switch.wire import Stream
 
-SPEC = BedSpec(BALANCE_SLB, 2, (10,) * 3)
 LOCKS = "table=22"
 PPS = 500
 FOUND_WITHIN_S = 1.0
 # An OpenFlow message from a port deleted, and a bundle.
 FOUND_AT_ONCE_S = 0.3
 
-pytestmark = [pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)]
+pytestmark = on_beds(BedSpec(BALANCE_SLB, 2, (10,) * 3))
 
 
 @pytest.fixture
@@ -91,16 +90,14 @@ def test_a_vm_that_was_remote_comes_in(life: Bed, service: Service) -> None:
 def test_a_vm_on_its_way_here_is_found_where_it_still_is(life: Bed, service: Service) -> None:
     """The hypervisor has made its port, and says whose it will be, long before it comes."""
     bed, (neighbour, *_), host = life, life.vms, life.hosts[0]
-    vlan, ends = bed.vlans[0], {str(u.upstream_end) for u in bed.uplinks}
     with bed.another_vm(neighbour.vlan) as port:
         bed.ovs.vsctl("set", "interface", port.port, f'external_ids:attached-mac="{host.mac}"')
         wait_until(lambda: host.mac in bed.ofctl("dump-flows", "table=1"), "it is known whose")
         bed.revalidated()
         (left,) = delivered(bed, neighbour, host)
-        assert left in ends
+        assert left in bed.ends
         for build in frames.FLOODED.values():
-            shot = bed.shot(host.point, build, host.mac, vlan, host.sends(vlan), "a flood")
-            assert str(neighbour) in bed.fire([shot])[shot.frame_id].points
+            assert str(neighbour) in bed.comes_out(bed.frame_of(host, build))
         came = replace(port, mac=host.mac)
         say(bed, came, host.mac, frames.rarp, 0)
         bed.revalidated()
@@ -236,12 +233,8 @@ def talk(
     ):
 
         def arrives(station: Station, since_s: float) -> float | None:
-            times = [
-                h.at_s
-                for h in ears[station.point].frames()
-                if h.at_s > since_s and not h.outgoing and (h.frame_id or 0) >> STREAM_SHIFT
-            ]
-            return min(times, default=None)
+            arrivals = stream.arrivals(ears[station.point], 0)
+            return min((at_s for _, at_s in arrivals if at_s > since_s), default=None)
 
         def found_after_s(station: Station) -> float:
             since_s = time.time()
@@ -263,9 +256,7 @@ def unicast(bed: Bed, sender: Station, vm: Station) -> bytes:
 
 def delivered(bed: Bed, sender: Station, vm: Station) -> list[str]:
     """Where a frame to the VM's address comes out of the bridge."""
-    vlan, build = bed.vlans[0], frames.to(vm.mac)
-    shot = bed.shot(sender.point, build, sender.mac, vlan, sender.sends(vlan), "unicast")
-    return bed.fire([shot])[shot.frame_id].points
+    return bed.comes_out(bed.frame_of(sender, frames.to(vm.mac)))
 
 
 def say(bed: Bed, at: Station, mac: str, build: frames.Builder, tag: int) -> None:

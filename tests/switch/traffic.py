@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from tests.switch import frames
 from tests.switch.bed import Bed, Station
-from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
 
 FLOW_PPS = 500
@@ -46,11 +45,7 @@ class Traffic:
 
     def go_on(self, count: int = FRAMES) -> None:
         """Return when that many more frames of each flow have arrived."""
-        goals = [newest + count for newest in self._newest()]
-        wait_until(
-            lambda: all(n >= goal for n, goal in zip(self._newest(), goals, strict=True)),
-            f"{count} more frames of each flow",
-        )
+        self._stream.more([self._ears[b.point] for _, b in self._ways], count)
 
     def lost(self) -> dict[str, int]:
         """After the block: the frames of each flow that never arrived, if any."""
@@ -59,9 +54,3 @@ class Traffic:
     def most_copies(self) -> int:
         """After the block: how often the frame was heard that was heard most often."""
         return self._most_copies
-
-    def _newest(self) -> list[int]:
-        """The number of the latest frame of each flow that has arrived."""
-        ears, stream = self._ears, self._stream
-        received = [stream.received(ears[b.point], i) for i, (_, b) in enumerate(self._ways)]
-        return [max(numbers, default=0) for numbers in received]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -52,6 +54,16 @@ def wait_until(
             found = f" ({missing})"
         assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {story}{found}"
         time.sleep(interval_s)
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process hangs in this block."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def holds(condition: Callable[[], object], story: str, for_s: float) -> None:

@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 from tests.switch import frames
-from tests.switch.waiting import HANG_S
+from tests.switch.waiting import HANG_S, wait_until
 from topologies.network.private_ovs import NICENESS
 
 NETNS_DIRECTORY = Path("/run/netns")
@@ -336,12 +335,7 @@ class Ears:
     def __enter__(self) -> Ears:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __getitem__(self, point: Point | str) -> Ear:
@@ -468,12 +462,7 @@ class Stream:
         assert self._process.stdout.readline() == "started\n", "the sender did not start"
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> Sent:
@@ -501,6 +490,13 @@ class Stream:
     def newest(self, ears: Sequence[Ear]) -> int:
         """The number of which, or of a later one, a frame of each flow has come to the flow's ear."""
         return min(max(self.received(ear, i), default=0) for i, ear in enumerate(ears))
+
+    def more(self, ears: Sequence[Ear], count: int) -> int:
+        """Wait for so many more frames of each flow at the flow's ear; the number that all are past."""
+        latest = (max(self.received(ear, i), default=0) for i, ear in enumerate(ears))
+        goal = max(latest) + count
+        wait_until(lambda: self.newest(ears) >= goal, f"{count} more frames of each flow")
+        return self.newest(ears)
 
     def arrivals(self, ear: Ear, flow: int) -> list[tuple[int, float]]:
         """The number of each copy of a flow's frames that came into the interface, and when."""

@@ -182,18 +182,17 @@ def _probed(traffic: Traffic, probes: Iterator[Probe]) -> list[str]:
 def from_outside(world: World, known: bool = True) -> Iterator[Probe]:
     """What a host upstream sends; `known`: upstream it is known where VMs are."""
     bed, host = world.bed, world.bed.hosts[0]
-    ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
     reached = {str(s): bool(world.state.exits(n)) for n, s in world.here.items()}
     for name, station in world.here.items() if known else ():
         vlan, story = station.vlan or 0, f"to {name or 'LOCAL'}"
-        shot = bed.shot(host.point, _to(station.mac), host.mac, vlan, host.sends(vlan), story)
-        at_it = functools.partial(_at_it, str(station), reached[str(station)], ends)
+        shot = bed.frame_of(host, _to(station.mac), story=story, vlan=vlan)
+        at_it = functools.partial(_at_it, str(station), reached[str(station)], bed.ends)
         yield Probe(shot, at_it)
     for vlan in () if world.state.on_normal else VLANS:
         hearing = [s for s in world.here.values() if s.hears(vlan) and reached[str(s)]]
         for kind in ("broadcast", "unknown unicast"):
             build, story = frames.FLOODED[kind], f"{kind} in VLAN {vlan}"
-            shot = bed.shot(host.point, build, host.mac, vlan, host.sends(vlan), story)
+            shot = bed.frame_of(host, build, story=story, vlan=vlan)
             yield Probe(shot, functools.partial(_at_all, _once_at(hearing)))
 
 
@@ -210,8 +209,7 @@ def from_everywhere(world: World) -> Iterator[Probe]:
         def shot(
             build: frames.Builder, story: str, station: Station = station, vlan: int = vlan
         ) -> Shot:
-            tag = station.sends(vlan)
-            return bed.shot(station.point, build, station.mac, vlan, tag, story)
+            return bed.frame_of(station, build, story=story, vlan=vlan)
 
         flooded = _once_at(neighbours)
         broadcast = shot(frames.broadcast, f"broadcast of {who}")
@@ -286,8 +284,7 @@ def from_cables(world: World, traffic: Traffic) -> list[str]:
                     f"broadcasts in VLAN {vlan}, one over each of {live}:"
                     f" {name} received {found}; expected {expected}"
                 )
-    ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
-    back = {at: n for (at, _), n in heard.items() if at in ends}
+    back = {at: n for (at, _), n in heard.items() if at in bed.ends}
     return [*wrong, f"broadcasts returned to the network: {back}"] if back else wrong
 
 
@@ -311,8 +308,7 @@ class Background:
         self.traffic = traffic
         self.cost = cost
         self.before = world.state
-        bed, host = world.bed, world.bed.hosts[0]
-        self.ends = frozenset(str(uplink.upstream_end) for uplink in bed.uplinks)
+        host = world.bed.hosts[0]
         here = {name: vm for name, vm in world.here.items() if name}
         all_vms = sorted(self.before.vms)
         self._silent = {name for i, name in enumerate(all_vms) if (i + number) % 2}
@@ -426,7 +422,7 @@ class Background:
     def _looped(self, heard_at: Mapping[str, Mapping[int, int]]) -> list[str]:
         wrong = []
         for point, heard in heard_at.items():
-            if point in self.ends and not self._on_normal():
+            if point in self.world.bed.ends and not self._on_normal():
                 back = sum(number >> STREAM_SHIFT < self._of for number in heard)
                 if back:
                     wrong.append(f"{back} frames went back to the network at {point}")

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import signal
 import subprocess
-import sys
 import time
 import urllib.error
 from collections.abc import Callable, Iterator
@@ -34,11 +31,11 @@ from tests.switch.bed import (
 from tests.switch.chaos import model
 from tests.switch.chaos.losses import Moment
 from tests.switch.chaos.model import REFUSED, Event, State
-from tests.switch.service import Service
-from tests.switch.test_liveness import heals, in_earnest, swallow
+from tests.switch.service import Service, launcher_with
+from tests.switch.test_liveness import begin_bfd, heals, in_earnest, swallow
 from tests.switch.test_reconnect import flows_of, groups_of
 from tests.switch.test_standby import leads, stands_by
-from tests.switch.waiting import wait_until
+from tests.switch.waiting import stopped, wait_until
 from topologies.network.private_ovs import PrivateOvs
 
 VM_VLANS = (None, None, 10, 10, 20)
@@ -50,7 +47,6 @@ SPECS = (
     BedSpec(ACTIVE_BACKUP, 2, VM_VLANS),
     BedSpec(STATIC_LAG, 2, VM_VLANS),
 )
-BFD_PERIOD_MS = 100
 FLAP_S = 0.05
 BOUND_WITHIN_S = 60.0
 SAME_AGAIN_WITHIN_S = 60.0
@@ -68,14 +64,7 @@ FIRST_ADAPTIVE = {"policy": "adaptive", "failback-delay-s": "1"}
 # Told to the service and not enforced: what is lost then is lost by a split, not in a queue.
 UPLINK_MBPS = 2
 # A split VM port is merged when it has been mergeable for that long, however often it was split.
-MERGES_SOON = """
-import sys
-from controller.teaming import splits
-from controller.cli import main
-splits.MERGE_AFTER_S, splits.REMEMBERED_S = 1.5, 0.1
-sys.argv = sys.argv[1:]
-sys.exit(main())
-"""
+MERGES_SOON = launcher_with("controller.teaming.splits", MERGE_AFTER_S=1.5, REMEMBERED_S=0.1)
 # After these, the service reads addresses that it did not know.
 SHOWS_NEW_ADDRESSES = frozenset(
     {
@@ -437,11 +426,8 @@ class World:
             wait_until(lambda: flows_of(self.bed) == flows, "flows as before", SAME_AGAIN_WITHIN_S)
 
     def _service_paused(self, seconds: str) -> None:
-        os.kill(self.service.pid, signal.SIGSTOP)
-        try:
+        with stopped(self.service.pid):
             time.sleep(int(seconds))
-        finally:
-            os.kill(self.service.pid, signal.SIGCONT)
 
     def _leader_killed(self) -> None:
         """The other takes over, and the one that was killed stands by from then on."""
@@ -568,7 +554,7 @@ def built(seed: int, tor: Upstream, extras: Extras = Extras()) -> Iterator[World
         both = [one for one in (service, other) if one]
         if extras.adaptive:
             for one in both:
-                one.launcher = [sys.executable, "-c", MERGES_SOON]
+                one.launcher = MERGES_SOON
         try:
             first = first_state(seed, extras)
             with learning_at_once(tor.ovs), Bed(ovs, tor, spec_of(seed)) as bed:
@@ -582,7 +568,7 @@ def built(seed: int, tor: Upstream, extras: Extras = Extras()) -> Iterator[World
                     other.start()
                     wait_until(lambda: service.name in stands_by(other), "the other stands by")
                 if first.watched and not first.negotiated:
-                    _begin_bfd(bed)
+                    begin_bfd(bed)
                 made = World(bed, service, first, other, extras.sabotage)
                 with contextlib.closing(made) as world:
                     yield world
@@ -603,12 +589,3 @@ def _leads(service: Service) -> bool:
 
 def _told(ovs: PrivateOvs, *command: str) -> str:
     return ovs.run("ovs-appctl", "-t", "ovs-vswitchd", *command)
-
-
-def _begin_bfd(bed: Bed) -> None:
-    """BFD watches all uplinks, from both ends; upstream first."""
-    words = ["bfd:enable=true", f"bfd:min_rx={BFD_PERIOD_MS}", f"bfd:min_tx={BFD_PERIOD_MS}"]
-    for uplink in bed.uplinks:
-        bed.tor.ovs.vsctl("set", "interface", uplink.upstream_end.interface, *words)
-        bed.ovs.vsctl("set", "interface", uplink.name, *words)
-    wait_until(lambda: in_earnest(bed), f"BFD's messages come each {BFD_PERIOD_MS} ms")
