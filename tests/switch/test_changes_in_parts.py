@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import pytest
-
 from controller.dataplane.pipeline import build
 from controller.dataplane.team import Team
 from policies.classifiers import Classifier
-from tests.switch.bed import PLAIN, Bed, BedSpec
+from tests.switch.bed import PLAIN, Bed, BedSpec, on_beds
 from tests.switch.direct import Direct
 from tests.switch.frames import ETH_IPV4, UDP
 from tests.switch.test_hashing import install, number, team_of
@@ -50,9 +48,7 @@ def leaving(bed: Bed) -> Iterator[tuple[str, list[str]]]:
             yield f"{vm}, connection {n}", outputs(bed.ovs, bed.bridge, port, **way)
 
 
-@pytest.mark.parametrize(
-    "bed", [BedSpec(PLAIN, 3, (None, None), addresses=True)], ids=str, indirect=True
-)
+@on_beds(BedSpec(PLAIN, 3, (None, None), addresses=True))
 def test_a_frame_leaves_once_whatever_part_of_a_change_is_in_force(
     bed: Bed, direct: Direct
 ) -> None:

@@ -19,18 +19,17 @@ from controller.dataplane.pipeline import build
 from controller.dataplane.team import Team
 from policies.classifiers import BUCKETS, Classifier
 from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station
+from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station, on_beds
 from tests.switch.direct import Direct
 from tests.switch.test_changes_in_parts import whole
 from tests.switch.test_hashing import Left, install, left_by, recognizable, segment, team_of
 
-BEDS = [BedSpec(PLAIN, 4, (None, None))]
 CONNECTIONS = 1024
 PROTOCOLS = (frames.TCP, frames.UDP)
 AT_A_TIME = 64
 # A busy machine takes longer than the switch's 10 s to send a frame of each connection.
 MAX_IDLE_MS = 120_000
-on_a_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+on_a_bed = on_beds(BedSpec(PLAIN, 4, (None, None)))
 
 
 @pytest.fixture
@@ -79,8 +78,7 @@ def cached(bed: Bed, sender: Station) -> tuple[list[str], list[str]]:
 def test_many_connections_take_a_cached_flow_for_each_bucket(
     bed: Bed, direct: Direct, name: str
 ) -> None:
-    team = hashed_by_the_datapath(bed)
-    install(bed, direct, team)
+    team = install(bed, direct, hashed_by_the_datapath(bed))
     at = next(i for i, station in enumerate(bed.stations) if str(station) == name)
     sender, home = bed.stations[at], bed.uplinks[at].name
     expected = recognizable(bed, team, sender, home, {u.name: 0 for u in bed.uplinks})
@@ -112,8 +110,7 @@ def test_many_connections_take_a_cached_flow_for_each_bucket(
 
 @on_a_bed
 def test_one_bucket_is_moved_and_connections_of_others_stay(bed: Bed, direct: Direct) -> None:
-    team = hashed_by_the_datapath(bed)
-    install(bed, direct, team)
+    team = install(bed, direct, hashed_by_the_datapath(bed))
     sender = bed.vms[0]
     shots = [*connections(bed, sender, frames.TCP, 512), *connections(bed, sender, frames.UDP, 512)]
     before = uplinks_of(bed, shots)
@@ -140,8 +137,7 @@ def test_what_is_cached_of_a_split_drops_nothing_when_it_has_ended(
     bed: Bed, direct: Direct
 ) -> None:
     """It would drop frames of the next split: for some seconds, the cached flow has the same match."""
-    split = hashed_by_the_datapath(bed)
-    install(bed, direct, split)
+    split = install(bed, direct, hashed_by_the_datapath(bed))
     vm = bed.vms[0]
     left_paced(bed, connections(bed, vm, frames.UDP, AT_A_TIME))
     direct.install(build(whole(split)))

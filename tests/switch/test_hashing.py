@@ -23,7 +23,7 @@ from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
 from tests.ip_hash import ip_hash
 from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station
+from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station, on_beds
 from tests.switch.direct import Direct
 from tests.switch.trace import outputs
 from tests.switch.waiting import wait_until
@@ -35,8 +35,6 @@ OUTSIDER = "02:ee:00:00:00:02"
 LATE_S = 1.0
 CONNECTIONS = 32
 PAIRS = 6
-BEDS = [BedSpec(PLAIN, 4, (None, VLAN, None))]
-WIDE_BEDS = [BedSpec(PLAIN, 8, (None,))]
 ADDRESSES = {4: ("192.0.2.1", "198.51.100.1"), 6: ("2001:db8::1", "2001:db8:1::1")}
 ETH_TYPES = {4: frames.ETH_IPV4, 6: frames.ETH_IPV6}
 Fields = dict[str, str | int]
@@ -44,9 +42,9 @@ ARP: Fields = {"eth_type": 0x0806}
 NEIGHBOUR_DISCOVERY: list[Fields] = [
     {"eth_type": 0x86DD, "nw_proto": 58, "icmpv6_type": kind} for kind in range(133, 138)
 ]
-on_a_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+on_a_bed = on_beds(BedSpec(PLAIN, 4, (None, VLAN, None)))
 by_either_hash = pytest.mark.parametrize("dp_hash", [False, True], ids=["multipath", "dp_hash"])
-on_a_wide_bed = pytest.mark.parametrize("bed", WIDE_BEDS, ids=str, indirect=True)
+on_a_wide_bed = on_beds(BedSpec(PLAIN, 8, (None,)))
 
 
 # ---- teams -----------------------------------------------------------------------------
@@ -92,7 +90,7 @@ def team_of(
     )
 
 
-def install(bed: Bed, direct: Direct, team: Team) -> None:
+def install(bed: Bed, direct: Direct, team: Team) -> Team:
     if team.dp_hash:
         direct.add_select_group()
     direct.install(build(team))
@@ -101,6 +99,7 @@ def install(bed: Bed, direct: Direct, team: Team) -> None:
     bed.ovs.run("ovs-appctl", "revalidator/purge")
     bed.introduce(OUTSIDER)
     bed.revalidated()
+    return team
 
 
 # ---- what is installed -----------------------------------------------------------------
@@ -160,7 +159,6 @@ def left_by(bed: Bed, shots: Iterable[Shot]) -> dict[int, list[Left]]:
     """
     shots = list(shots)
     bed.introduce(OUTSIDER)
-    ends = {str(u.upstream_end): u.name for u in bed.uplinks}
     seen: dict[int, list[Left]] = {shot.frame_id: [] for shot in shots}
     with bed.ears(*(u.upstream_end for u in bed.uplinks)) as ears:
         copies = bed.fire(shots)
@@ -170,10 +168,10 @@ def left_by(bed: Bed, shots: Iterable[Shot]) -> dict[int, list[Left]]:
         for end, ear in ears.by_name.items():
             for heard in ear.frames():
                 if heard.frame_id in seen and not heard.outgoing:
-                    seen[heard.frame_id].append((ends[end], heard.source, heard.vlan))
+                    seen[heard.frame_id].append((bed.ends[end], heard.source, heard.vlan))
     for shot in shots:
         for_all = shot.frame[0] & 1 or shot.frame.startswith(frames.UNKNOWN_MAC)
-        assert for_all or set(copies[shot.frame_id].points) <= ends.keys(), shot.story
+        assert for_all or set(copies[shot.frame_id].points) <= bed.ends.keys(), shot.story
     return seen
 
 
@@ -238,8 +236,7 @@ VMS_AND_VLANS = [(0, 0), (0, VLAN), (1, VLAN)]
 def test_connections_use_all_uplinks_and_show_their_own_address_at_home_only(
     bed: Bed, direct: Direct, dp_hash: bool, vm_number: int, vlan: int
 ) -> None:
-    team = team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash)
-    install(bed, direct, team)
+    team = install(bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash))
     vm, home = bed.vms[vm_number], bed.uplinks[vm_number].name
     tags = {u.name: vlan for u in bed.uplinks}
     used = uplinks_of(bed, connections(bed, vm, vlan), *recognizable(bed, team, vm, home, tags))
@@ -263,8 +260,7 @@ def test_on_a_lag_connections_use_all_uplinks_under_their_own_address(
 def test_with_an_uplink_down_its_connections_leave_by_others_and_those_stay(
     bed: Bed, direct: Direct, dp_hash: bool
 ) -> None:
-    team = team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash)
-    install(bed, direct, team)
+    team = install(bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash))
     vm, tags = bed.vms[0], {u.name: VLAN for u in bed.uplinks}
     home, second = (u.name for u in bed.uplinks[:2])
     before = uplinks_of(bed, connections(bed, vm, VLAN), *recognizable(bed, team, vm, home, tags))
@@ -290,8 +286,9 @@ def test_uplinks_that_do_not_carry_a_vlan_leave_its_frames_to_the_home(
     bed: Bed, direct: Direct, dp_hash: bool
 ) -> None:
     carried = {1: port_vlans("trunk", None, (0, 99)), 3: port_vlans("native-untagged", VLAN, (0,))}
-    team = team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash, uplink_vlans=carried)
-    install(bed, direct, team)
+    team = install(
+        bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash, uplink_vlans=carried)
+    )
     vm = bed.vms[0]
     names = [u.name for u in bed.uplinks]
     for vlan, tags in (
@@ -382,8 +379,7 @@ def test_groups_are_reported_where_they_are_heard_by_nobody_in_particular(
     bed: Bed, direct: Direct
 ) -> None:
     """A source address is known to switches upstream at its own uplink, which may be another."""
-    team = team_of(bed, Classifier.SOURCE_MAC)
-    install(bed, direct, team)
+    team = install(bed, direct, team_of(bed, Classifier.SOURCE_MAC))
     for vm, uplink, ofport in zip(bed.vms, bed.uplinks, team.uplinks, strict=False):
         report = bed.shot(vm.point, frames.igmp_report, vm.mac, vm.vlan or 0, 0, "a report")
         (left,) = left_by(bed, [report]).values()
@@ -395,8 +391,7 @@ def test_groups_are_reported_where_they_are_heard_by_nobody_in_particular(
 def test_our_own_frames_that_come_back_reach_nobody(
     bed: Bed, direct: Direct, dp_hash: bool
 ) -> None:
-    team = team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash)
-    install(bed, direct, team)
+    team = install(bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash))
     vm = bed.vms[0]
 
     def heard_of(source: str) -> dict[str, set[str]]:
@@ -424,8 +419,7 @@ def test_our_own_frames_that_come_back_reach_nobody(
 @on_a_bed
 @by_either_hash
 def test_buckets_count_what_they_send(bed: Bed, direct: Direct, dp_hash: bool) -> None:
-    team = team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash)
-    install(bed, direct, team)
+    install(bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash))
     assert {key for key, _ in direct.counters().buckets} == {(1, b) for b in range(BUCKETS)}
     shots = [shot for made in connections(bed, bed.vms[0], 0) for shot in made]
     expected = sum(len(shot.frame) for shot in shots)

@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from tests.switch import frames
-from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, Bed, BedSpec, Station
+from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, Bed, BedSpec, Station, on_beds
 from tests.switch.judging import few_lost, few_twice, judges_time
 from tests.switch.service import Service
 from tests.switch.trace import copies
@@ -34,7 +32,7 @@ FRAMES = 300
 # entry, later where the machine is busy.
 LOST_IN_ADOPTION_MAX = 40
 TWICE_IN_ADOPTION_MAX = 2
-on_bonds = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+on_bonds = on_beds(*BEDS)
 
 
 class Traffic:
@@ -64,10 +62,7 @@ class Traffic:
 
     def wait_for(self, more: int) -> None:
         """Until every stream has arrived that many frames further than now."""
-        ears = [self.ear(kind) for kind in self.kinds]
-        goal = more + max(max(self.stream.received(e, i), default=0) for i, e in enumerate(ears))
-        story = f"{more} more frames of each of {', '.join(self.kinds)} arrive"
-        wait_until(lambda: self.stream.newest(ears) >= goal, story)
+        self.stream.more([self.ear(kind) for kind in self.kinds], more)
 
     def ear(self, kind: str) -> Ear:
         to_vm = self.flows[kind][0] is self.host
@@ -128,7 +123,7 @@ def test_a_vm_that_gets_a_new_port_without_the_service(attached: Bed, service: S
         traffic.check(LOST_IN_ADOPTION_MAX, TWICE_IN_ADOPTION_MAX)
 
 
-@pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
+@on_beds(*BEDS[:1])
 def test_flags_come_and_go_with_the_pipeline(attached: Bed, service: Service) -> None:
     bed = attached
     uplinks, stations = {u.name for u in bed.uplinks}, {s.port for s in bed.stations}
@@ -152,7 +147,7 @@ def test_flags_come_and_go_with_the_pipeline(attached: Bed, service: Service) ->
     service.attach(bed)
 
 
-@pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
+@on_beds(*BEDS[:1])
 def test_on_a_bond_that_is_an_access_port_too(attached: Bed, service: Service) -> None:
     """Frames have a tag in our pipeline that NORMAL does not take from such a bond."""
     bed = attached

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Station
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Station, on_beds
 from tests.switch.judging import judges_time, soon
 from tests.switch.service import Service
 from tests.switch.test_reconnect import flows_of, groups_of
@@ -26,8 +26,8 @@ WINDOW_S = 2
 FLOW_PPS = 500
 SETTLES_WITHIN_S = 6.0
 BEDS = [BedSpec(PLAIN, 2, (None,), mtu_bytes=9000), BedSpec(BALANCE_SLB, 2, (10,))]
-on_every_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
-on_one_bed = pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
+on_every_bed = on_beds(*BEDS)
+on_one_bed = on_beds(*BEDS[:1])
 HASH, EGRESS, LOCKS = "table=6", "table=4", "table=22"
 OUTSIDER = "02:ee:00:00:00:01"
 
@@ -106,19 +106,19 @@ def check_once(bed: Bed, left_by: dict[str, str]) -> None:
     """Floods and unicast, both ways: exactly one copy wherever one should be, no other."""
     ends = {u.name: str(u.upstream_end) for u in bed.uplinks if bed.carrier(u)}
     everybody = [*bed.stations, *bed.nested]
-    (neighbour,), host, (vlan,) = bed.vms, bed.hosts[0], bed.vlans
+    (neighbour,), host = bed.vms, bed.hosts[0]
     wanted: list[tuple[Shot, list[str]]] = []
     for vm in bed.nested:
         others = [str(s) for s in everybody if s is not vm]
         for kind, build in frames.FLOODED.items():
-            shot = bed.shot(vm.point, build, vm.mac, vlan, vm.sends(vlan), kind)
+            shot = bed.frame_of(vm, build, story=kind)
             wanted.append((shot, [*others, ends[left_by[str(vm)]]]))
         there = unicast(bed, vm, host.mac)
         wanted.append((there, [ends[left_by[str(vm)]]]))
         wanted += [(unicast(bed, sender, vm.mac), [str(vm)]) for sender in (host, neighbour)]
         wanted.append((unicast(bed, vm, neighbour.mac), [str(neighbour)]))
     for build in (frames.broadcast, frames.multicast, frames.arp_request):
-        shot = bed.shot(host.point, build, host.mac, vlan, host.sends(vlan), "a flood")
+        shot = bed.frame_of(host, build, story="a flood")
         wanted.append((shot, [str(s) for s in everybody]))
     copies = bed.fire([shot for shot, _ in wanted])
     wrong = [
@@ -130,9 +130,7 @@ def check_once(bed: Bed, left_by: dict[str, str]) -> None:
 
 
 def unicast(bed: Bed, sender: Station, destination: str) -> Shot:
-    (vlan,), build = bed.vlans, frames.to(destination)
-    story = f"unicast to {destination}"
-    return bed.shot(sender.point, build, sender.mac, vlan, sender.sends(vlan), story)
+    return bed.frame_of(sender, frames.to(destination), story=f"unicast to {destination}")
 
 
 @on_one_bed
@@ -221,10 +219,9 @@ def test_those_that_left_to_another_host_are_reached_at_once(spread: Bed, servic
     to_them = [unicast(bed, s, vm.mac) for vm in leavers for s in (neighbour, bed.nested[2])]
     said = [bed.shot(host.point, frames.broadcast, vm.mac, 0, 0, "a word") for vm in leavers]
     copies = bed.fire([*to_them, *said])
-    ends = {str(u.upstream_end) for u in bed.uplinks}
     for shot in to_them:
         points = copies[shot.frame_id].points
-        assert len(points) == 1 and points[0] in ends, f"{shot.story} came out at {points}"
+        assert len(points) == 1 and points[0] in bed.ends, f"{shot.story} came out at {points}"
     everybody = sorted(str(s) for s in (*bed.stations, *bed.nested))
     assert [copies[shot.frame_id].points for shot in said] == [everybody] * 2
     wait_until(lambda: not any(flows_with(bed, vm) for vm in leavers), "nothing is left")

@@ -18,16 +18,15 @@ from controller.dataplane.pipeline import build
 from controller.dataplane.team import Endpoint, Team
 from policies.classifiers import Classifier
 from tests.switch import datapath, frames
-from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station, Uplink, run
+from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station, Uplink, on_beds, run
 from tests.switch.direct import Direct
 from tests.switch.test_hashing import in_turn, install, segment, team_of
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Heard
 
-SPEC = BedSpec(PLAIN, 3, (None, None))
 OFF_HOME = "0a:1c:00:00:00:{:02x}"
 CONNECTIONS = 48
-pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+pytestmark = on_beds(BedSpec(PLAIN, 3, (None, None)))
 by_either_hash = pytest.mark.parametrize("dp_hash", [False, True], ids=["multipath", "dp_hash"])
 
 
@@ -42,9 +41,7 @@ def overlay(bed: Bed, dp_hash: bool = False, number: int = 0) -> Team:
 
 @pytest.fixture
 def team(bed: Bed, direct: Direct) -> Team:
-    made = overlay(bed)
-    install(bed, direct, made)
-    return made
+    return install(bed, direct, overlay(bed))
 
 
 def to(bed: Bed, mac: str, count: int = 1, source: Station | None = None) -> list[Shot]:
@@ -90,10 +87,9 @@ def connections(bed: Bed) -> list[Shot]:
 
 def left(bed: Bed, shots: list[Shot]) -> list[tuple[str, str]]:
     """The uplink and the source address of each frame, which left once and reached nobody here."""
-    ends = {str(u.upstream_end): u.name for u in bed.uplinks}
     found = copies(bed, shots)
     assert all(len(of) == 1 for of in found), found
-    return [(ends[name], heard.source) for ((name, heard),) in found]
+    return [(bed.ends[name], heard.source) for ((name, heard),) in found]
 
 
 def sources(bed: Bed, team: Team) -> dict[str, str]:
@@ -146,8 +142,7 @@ def _to_the_other(source: str, vlan: int, frame_id: int) -> bytes:
 def test_each_uplink_has_an_address_to_which_peers_can_answer(
     bed: Bed, direct: Direct, dp_hash: bool
 ) -> None:
-    team = overlay(bed, dp_hash)
-    install(bed, direct, team)
+    team = install(bed, direct, overlay(bed, dp_hash))
     assert {*left(bed, connections(bed))} == {*sources(bed, team).items()}
     can_be_answered(bed, team)
 
@@ -164,8 +159,7 @@ def test_addresses_move_to_another_uplink_with_what_has_them(
     bed: Bed, direct: Direct, dp_hash: bool
 ) -> None:
     """Nobody tells switches upstream but the frames themselves: the service is not there."""
-    team = overlay(bed, dp_hash)
-    install(bed, direct, team)
+    team = install(bed, direct, overlay(bed, dp_hash))
     before = left(bed, connections(bed))
     for position, failed in enumerate(bed.uplinks):
         following = bed.uplinks[(position + 1) % len(bed.uplinks)].name
@@ -208,8 +202,7 @@ def test_it_is_reached_while_nothing_is_spread(bed: Bed, direct: Direct) -> None
 def test_the_bridges_own_port_is_reached(bed: Bed, direct: Direct) -> None:
     """LOCAL, which most hosts send tunnels by."""
     number = bed.stations.index(bed.local)
-    team = overlay(bed, number=number)
-    install(bed, direct, team)
+    team = install(bed, direct, overlay(bed, number=number))
     for lane, mac in team.endpoints[0].off_home_macs:
         first = bed.uplinks[team.uplinks.index(lane)]
         shots = [by(bed, uplink, mac) for uplink in bed.uplinks]
@@ -280,8 +273,7 @@ def neighbour(bed: Bed) -> str:
 @pytest.mark.skipif(datapath.NAME != "userspace", reason="the peer is to have the other datapath")
 def test_tunnels_of_the_kernel_work_with_a_peer_in_userspace(bed: Bed, direct: Direct) -> None:
     """The peer answers to the address that it heard last, whatever ARP said."""
-    team = overlay(bed)
-    install(bed, direct, team)
+    team = install(bed, direct, overlay(bed))
     macs = {mac for _, mac in team.endpoints[0].off_home_macs}
     heard = set()
     wait_until(lambda: answers(bed, INNER_PEERS[0]), "the peer answers")

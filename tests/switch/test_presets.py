@@ -18,7 +18,18 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from tests.switch import frames, judging
-from tests.switch.bed import LACP, PLAIN, STATIC_LAG, Bed, BedSpec, Shot, Station, Uplink, run
+from tests.switch.bed import (
+    LACP,
+    PLAIN,
+    STATIC_LAG,
+    Bed,
+    BedSpec,
+    Shot,
+    Station,
+    Uplink,
+    on_beds,
+    run,
+)
 from tests.switch.sendings import (
     REPORT,
     Landing,
@@ -37,7 +48,6 @@ from tests.switch.trace import Tracer
 from tests.switch.waiting import wait_until
 
 VM_VLANS = (None, None, None, None, 10, 10, 20, 20)
-SWITCH_INDEPENDENT = BedSpec(PLAIN, 3, VM_VLANS)
 STATIC = BedSpec(STATIC_LAG, 3, VM_VLANS)
 NEGOTIATED = BedSpec(LACP, 2, VM_VLANS)
 
@@ -74,14 +84,14 @@ def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
         yield bed
 
 
-@pytest.mark.parametrize("bed", [SWITCH_INDEPENDENT], ids=str, indirect=True)
+@on_beds(BedSpec(PLAIN, 3, VM_VLANS))
 @pytest.mark.parametrize("preset", WITHOUT_A_LAG)
 def test_without_a_lag(team: Bed, service: Service, preset: str) -> None:
     frames_leave_and_arrive_as_the_policy_says(team, service, preset)
 
 
 @judging.in_bench
-@pytest.mark.parametrize("bed", [STATIC, NEGOTIATED], ids=str, indirect=True)
+@on_beds(STATIC, NEGOTIATED)
 @pytest.mark.parametrize("preset", ON_A_LAG)
 def test_on_a_lag(team: Bed, service: Service, preset: str) -> None:
     frames_leave_and_arrive_as_the_policy_says(team, service, preset)
@@ -370,15 +380,14 @@ class Case:
         ids = {shot.frame_id: shot for shot in expected}
         seen: dict[int, Counter[tuple[str, int]]] = {number: Counter() for number in ids}
         came_by: dict[int, list[str]] = defaultdict(list)
-        ends = {str(u.upstream_end): u.name for u in self.bed.uplinks}
         for point, all_heard in itertools.chain(*(heard.items() for heard in heard_at)):
             for heard in all_heard:
                 if heard.frame_id not in ids:
                     continue
                 if not heard.outgoing:
                     seen[heard.frame_id][point, heard.vlan] += 1
-                elif point in ends:
-                    came_by[heard.frame_id].append(ends[point])
+                elif point in self.bed.ends:
+                    came_by[heard.frame_id].append(self.bed.ends[point])
         wrong: list[str] = []
         lost: list[str] = []
         for shot, where in expected.items():

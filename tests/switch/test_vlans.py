@@ -14,12 +14,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import pytest
-
 from controller.bridge.installation import AUDIT_INTERVAL_S
 from controller.dataplane.tables import ADDRESSES_PER_PORT_MAX
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Station, Uplink
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Station, Uplink, on_beds
 from tests.switch.judging import judges_time, lost_for_want_of_room, soon
 from tests.switch.service import Service
 from tests.switch.trace import copies
@@ -72,7 +70,6 @@ WAYS = {
         "vlan_mode=native-untagged", "tag=20", "trunks=30", v20=0, v30=30
     ),
 }
-EVERY_WAY = BedSpec(BALANCE_SLB, 2, (None,) * (len(WAYS) - 1))
 
 
 def set_port(bed: Bed, port: str, *columns: str) -> None:
@@ -105,7 +102,7 @@ def attached_with(bed: Bed, service: Service, ways: Mapping[str, Way]) -> Iterat
 # ---- the same as NORMAL ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bed", [EVERY_WAY], indirect=True, ids=str)
+@on_beds(BedSpec(BALANCE_SLB, 2, (None,) * (len(WAYS) - 1)))
 def test_every_vlan_mode_does_what_normal_does(bed: Bed, service: Service) -> None:
     """Ways in × tags × destinations, traced before and after attach; and one copy of each."""
     ways = {s.port: w for s, w in zip(bed.stations, WAYS.values(), strict=True)}
@@ -294,7 +291,7 @@ VM_WAYS = (
 NOWHERE = 40
 
 
-@pytest.mark.parametrize("bed", [BedSpec(PLAIN, 2, (None,) * len(VM_WAYS))], indirect=True, ids=str)
+@on_beds(BedSpec(PLAIN, 2, (None,) * len(VM_WAYS)))
 def test_uplinks_that_carry_some_vlans_only(bed: Bed, service: Service) -> None:
     uplinks = {u.name: w for u, w in zip(bed.uplinks, UPLINK_WAYS, strict=True)}
     everything = way(v0=0, v10=10, v20=20, v30=30)
@@ -377,7 +374,7 @@ PPS = 500
 
 
 @judges_time
-@pytest.mark.parametrize("bed", [BedSpec(PLAIN, 2, (10, 10, 20))], indirect=True, ids=str)
+@on_beds(BedSpec(PLAIN, 2, (10, 10, 20)))
 def test_a_port_is_re_tagged_under_traffic(attached: Bed, service: Service) -> None:
     bed = attached
     moved, old, new = bed.vms
@@ -418,12 +415,7 @@ def test_a_port_is_re_tagged_under_traffic(attached: Bed, service: Service) -> N
             ears.until_quiet()
 
         def heard_s(station: Station, flow: int) -> list[float]:
-            number = stream.first_id(flow) >> 48
-            return [
-                h.at_s - at_s
-                for h in ears[station.point].frames()
-                if not h.outgoing and h.frame_id and h.frame_id >> 48 == number
-            ]
+            return [came_s - at_s for _, came_s in stream.arrivals(ears[station.point], flow)]
 
         old_vlan_s = {
             "its broadcasts": heard_s(moved, in_10),
@@ -467,10 +459,7 @@ def flows_of(bed: Bed, station: Station) -> list[str]:
     return sorted(own)
 
 
-SILENT = [BedSpec(team, 2, (None, 10)) for team in (BALANCE_SLB, PLAIN)]
-
-
-@pytest.mark.parametrize("bed", SILENT, indirect=True, ids=str)
+@on_beds(*[BedSpec(team, 2, (None, 10)) for team in (BALANCE_SLB, PLAIN)])
 def test_a_silent_vm_is_reached_after_its_trunk_has_grown(bed: Bed, service: Service) -> None:
     """Its address stays known in VLANs that its port keeps. NORMAL forgets it, and floods frames for it."""
     vm, neighbour, host = *bed.vms, bed.hosts[0]
@@ -503,7 +492,7 @@ def test_a_silent_vm_is_reached_after_its_trunk_has_grown(bed: Bed, service: Ser
 # ---- a VM that makes addresses up ------------------------------------------------------
 
 
-@pytest.mark.parametrize("bed", [BedSpec(PLAIN, 2, (None, None, None))], indirect=True, ids=str)
+@on_beds(BedSpec(PLAIN, 2, (None, None, None)))
 def test_a_flood_of_addresses_is_bounded_and_hurts_nobody(attached: Bed, service: Service) -> None:
     bed = attached
     flooder, neighbour, other = bed.vms
@@ -521,8 +510,8 @@ def test_a_flood_of_addresses_is_bounded_and_hurts_nobody(attached: Bed, service
             assert not at[str(flooder)], f"{shot.story} of {mac} comes back to its sender"
     ofport = bed.ofport(flooder.port)
     for table in (20, 21):
-        assert learned(bed, table, ofport) == ADDRESSES_PER_PORT_MAX
-    assert learned(bed, 22, ofport) <= ADDRESSES_PER_PORT_MAX
+        assert len(learned_flows(bed, table, ofport)) == ADDRESSES_PER_PORT_MAX
+    assert len(learned_flows(bed, 22, ofport)) <= ADDRESSES_PER_PORT_MAX
 
     # An address beyond the bound is reached from the network, as any silent VM.
     frame = frames.plain(OUTSIDER, made_up[-1], 0, 1 << 38)
@@ -569,7 +558,3 @@ def learned_flows(bed: Bed, table: int, ofport: int) -> list[str]:
         for line in dump.splitlines()
         if f"{ofport:04x}, duration" in line and "cookie=0x6c627403" in line
     ]
-
-
-def learned(bed: Bed, table: int, ofport: int) -> int:
-    return len(learned_flows(bed, table, ofport))

@@ -14,23 +14,27 @@ _PRESENT = 0x1000
 _DATAPATH_ACTIONS = re.compile(r"^Datapath actions: (.*)$", re.MULTILINE)
 
 
-def datapath_ports(ovs: PrivateOvs) -> dict[int, str]:
-    """The interface of each datapath port number."""
-    with contextlib.closing(Appctl(ovs)) as switch:
-        return _ports(switch)
-
-
 def _ports(switch: Appctl) -> dict[int, str]:
+    """The interface of each datapath port number."""
     found = (_PORT_LINE.match(line) for line in switch.ask("dpif/show").splitlines())
     return {int(line[2]): line[1] for line in found if line}
 
 
-def outputs(ovs: PrivateOvs, bridge: str, in_port: str, **fields: str | int) -> list[str]:
-    """The interfaces that a frame would leave by, one entry per copy, in order.
+def _traced(switch: Appctl, bridge: str, *frame: str, tci: int = 0) -> list[tuple[int, int]]:
+    """The ports that a frame would leave by, each with the TCI it then has.
 
     Raises:
         ValueError: the datapath would do something whose outputs we cannot tell.
     """
+    answer = switch.ask("ofproto/trace", bridge, *frame)
+    lists = _DATAPATH_ACTIONS.findall(answer)
+    if not lists:
+        raise ValueError(f"no datapath actions in the trace of {frame}:\n{answer}")
+    return [sent for actions in lists for sent in _sent(actions, tci)]
+
+
+def outputs(ovs: PrivateOvs, bridge: str, in_port: str, **fields: str | int) -> list[str]:
+    """The interfaces that a frame would leave by, one entry per copy, in order."""
     return [port for port, _ in copies(ovs, bridge, in_port, **fields)]
 
 
@@ -40,20 +44,12 @@ def copies(
     """The interfaces that a frame would leave by, each with the TCI it then has; 0: no tag."""
     flow = ",".join([f"in_port={in_port}", *(f"{k}={v}" for k, v in fields.items())])
     with contextlib.closing(Appctl(ovs)) as switch:
-        answer, ports = switch.ask("ofproto/trace", bridge, flow), _ports(switch)
-    lists = _DATAPATH_ACTIONS.findall(answer)
-    if not lists:
-        raise ValueError(f"no datapath actions in the trace of {flow}:\n{answer}")
-    tci = int(fields.get("vlan_tci", 0))
-    return [(ports[number], tag) for actions in lists for number, tag in sent(actions, tci)]
+        ports = _ports(switch)
+        traced = _traced(switch, bridge, flow, tci=int(fields.get("vlan_tci", 0)))
+    return [(ports[number], tag) for number, tag in traced]
 
 
-def port_numbers(actions: str) -> Iterator[int]:
-    """The ports that a list of datapath actions sends to, those inside of clones included."""
-    return (number for number, _ in sent(actions, 0))
-
-
-def sent(actions: str, tci: int) -> Iterator[tuple[int, int]]:
+def _sent(actions: str, tci: int) -> Iterator[tuple[int, int]]:
     """The ports that a list of datapath actions sends to, and the frame's TCI at each.
 
     What comes behind a recirculation is traced, and listed, by itself.
@@ -63,7 +59,7 @@ def sent(actions: str, tci: int) -> Iterator[tuple[int, int]]:
         if action.isdigit():
             yield int(action), tci
         elif name == "clone" and bracket:
-            yield from sent(rest.removesuffix(")"), tci)
+            yield from _sent(rest.removesuffix(")"), tci)
         elif name == "push_vlan":
             values = dict(part.split("=") for part in rest.removesuffix(")").split(","))
             tci = _PRESENT | int(values["pcp"]) << 13 | int(values["vid"])
@@ -90,16 +86,13 @@ class Tracer:
 
     def __init__(self, ovs: PrivateOvs, bridge: str) -> None:
         self._bridge = bridge
-        self._ports = datapath_ports(ovs)
         self._switch = Appctl(ovs)
+        self._ports = _ports(self._switch)
 
     def close(self) -> None:
         self._switch.close()
 
     def outputs(self, ofport: int, frame: bytes) -> list[str]:
         """The interfaces that the frame would leave by, one entry per copy, in order."""
-        answer = self._switch.ask("ofproto/trace", self._bridge, f"in_port={ofport}", frame.hex())
-        lists = _DATAPATH_ACTIONS.findall(answer)
-        if not lists:
-            raise ValueError(f"no datapath actions in the trace of {frame.hex()}:\n{answer}")
-        return [self._ports[number] for actions in lists for number in port_numbers(actions)]
+        traced = _traced(self._switch, self._bridge, f"in_port={ofport}", frame.hex())
+        return [self._ports[number] for number, _ in traced]
