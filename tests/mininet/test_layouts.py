@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 import uuid
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.switch.judging import at_most, judges_time
+from tests.switch.judging import at_least, at_most, judges_time
 from topologies.graph.layout import Layout, Role
 from topologies.layouts import LAYOUTS
 from topologies.network.private_network import private_network
@@ -101,6 +102,37 @@ def test_mn_runs_every_layout_and_leaves_nothing(
     took_s = time.monotonic() - begun_s
     assert f"({expected}/" in said, said[-2000:]
     at_most("a layout of a few nodes, s", took_s, 20, 300)
+
+
+@pytest.mark.parametrize(
+    ("topo", "pings"),
+    [("vmware_lbt,uplinks=3,vms=2,vnics_per_vm=1,prefix=x-", 12), ("vmware_lbt,team=split", 30)],
+)
+def test_mn_takes_the_parameters_of_a_layout(
+    topo: str, pings: int, ovs: PrivateOvs, tmp_path: Path
+) -> None:
+    assert f"0% dropped ({pings}/{pings} received)" in _mn(ovs, tmp_path, topo)
+
+
+@judges_time
+def test_tcp_gets_an_uplink_s_speed_and_the_team_is_a_bond(ovs: PrivateOvs, tmp_path: Path) -> None:
+    said = _mn(
+        ovs,
+        tmp_path,
+        "vmware_lbt",
+        "sh ovs-appctl bond/show",
+        "sh tc qdisc show dev lbt-up1",
+        "sh tc qdisc show dev lbt-sw-up2",
+        "client1 timeout 60 iperf3 -s -1 > /dev/null 2>&1 &",
+        "client1 for i in $(seq 300); do ss -ltn | grep -q :5201 && break; sleep 0.1; done",
+        "vm4 timeout 30 iperf3 -c 10.1.1.1 -O 1 -t 3 -f m",
+    )
+    assert "bond_mode: active-backup" in said
+    assert said.count("qdisc htb") == 2, "an uplink is not shaped"
+    rate = re.search(r"([\d.]+) Mbits/sec\s+receiver", said)
+    assert rate, said[-2000:]
+    at_least("Mbit/s over an uplink of 100", float(rate[1]), 80, 20)
+    at_most("Mbit/s over an uplink of 100", float(rate[1]), 101, 110)
 
 
 @pytest.mark.parametrize(
