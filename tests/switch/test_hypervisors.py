@@ -8,7 +8,6 @@ documents' network with both filters. Neither runs here; libvirt does in test_li
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Iterator
 
@@ -16,7 +15,7 @@ import pytest
 
 from tests import documents
 from tests.switch import datapath
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station, on_beds
 from tests.switch.following import follow, names, typed
 from tests.switch.reaching import all_are_reached
 from tests.switch.service import Service
@@ -24,7 +23,7 @@ from tests.switch.waiting import wait_until
 
 # As in the documents.
 UUID, MAC = "3a5c1f2e-9b1d-4c58-8a2e-0123456789ab", "52:54:00:5e:00:01"
-on_a_bond = pytest.mark.parametrize("bed", [BedSpec(BALANCE_SLB)], ids=str, indirect=True)
+on_a_bond = on_beds(BedSpec(BALANCE_SLB))
 VMS = 4
 # The VLAN of the documents' network for OpenNebula, and what its driver sets for it.
 VLAN = 20
@@ -106,31 +105,11 @@ def test_a_rule_waits_for_a_vm_that_libvirt_starts_here_or_migrates_here(
     service.do("detach", bed.bridge)
 
 
-@on_a_bond
-def test_rules_that_are_set_at_once_leave_none_elsewhere(bed: Bed, service: Service) -> None:
-    """In one transaction, each is set under one name of the interface and removed under the other."""
-    first, second = (uplink.name for uplink in bed.uplinks)
-    port, name = bed.vms[0].port, f"{UUID}/{MAC}"
-    service.attach(bed, "--policy", "originating-port")
-    libvirt_stops(bed, port)
-    service.do("set", "interface", name, f"pin={second}", "shares=50", "limit-mbps=10")
-    libvirt_starts(bed, bed.bridge, port, UUID, MAC, interface_id="6" * 8)
-    wait_until(lambda: service.bindings(bed).get(port) == second, "the pin holds")
-    service.do("set", "interface", port, f"pin={first}", "shares=70", "limit-mbps=")
-    ids = bed.ovs.vsctl("get", "bridge", bed.bridge, "external_ids")
-    kept = re.findall(r"ovs-lbt-vm-([^\s=]+?)\"?=", ids)
-    assert sorted(kept) == [f"{'6' * 8}-pin", f"{'6' * 8}-shares"]
-    service.do("detach", bed.bridge, "--purge")
-
-
 # ---- a bridge below another --------------------------------------------------------------
 
 
-ON_NO_BRIDGE = BedSpec(PLAIN, 2, (None,) * VMS)
-cables_and_vms = pytest.mark.parametrize("bed", [ON_NO_BRIDGE], ids=str, indirect=True)
-cables_and_vms_of_a_vlan = pytest.mark.parametrize(
-    "bed", [BedSpec(PLAIN, 2, (VLAN,) * VMS)], ids=str, indirect=True
-)
+cables_and_vms = on_beds(BedSpec(PLAIN, 2, (None,) * VMS))
+cables_and_vms_of_a_vlan = on_beds(BedSpec(PLAIN, 2, (VLAN,) * VMS))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, on_beds
 from tests.switch.judging import judges_time, soon
 from tests.switch.service import Service
 from tests.switch.waiting import holds, wait_until
@@ -38,7 +38,7 @@ BEDS = [
     BedSpec(team, 2, (None,) * 4, (None,), mtu_bytes=FRAME_BYTES_MAX)
     for team in (PLAIN, BALANCE_SLB)
 ]
-on_plain_uplinks = pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
+on_plain_uplinks = on_beds(*BEDS[:1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,26 +121,14 @@ def test_two_moves_balance_four_equal_loads(
     assert len(moved) == 2
 
 
-@judges_time
-@on_plain_uplinks
-def test_capacities_that_differ(collided: Bed, service: Service) -> None:
-    bed = collided
-    give_capacity(bed, service, 50)
-    # 86 % of 100; VM 0 is the busiest, and does not fit into 50.
-    loads = [Load(0, 23), Load(0, 23), Load(1, 20), Load(2, 10), Load(3, 10)]
-    moves = Moves(bed, service)
-    with traffic(bed, loads):
-        moves.come_to(1)
-        moves.stay_at(1)
-        assert service.bindings(bed)[bed.vms[1].port] == bed.uplinks[1].name
-
-
 @on_plain_uplinks
 def test_what_does_not_fit_stays_while_the_switch_counts_its_flows_late(
     collided: Bed, service: Service
 ) -> None:
     bed = collided
-    give_capacity(bed, service, 30)
+    uplink = bed.uplinks[1]
+    bed.set("interface", uplink.name, capacity_mbps=30)
+    wait_until(lambda: service.uplink(bed, uplink)["capacity_bps"] == 30e6, "it decides by that")
     moves = Moves(bed, service)
     with traffic(bed, [*[Load(0, 21)] * 2, *[Load(1, 21)] * 2]):
         time.sleep(COUNTED_S)
@@ -189,16 +177,6 @@ class Moves:
     def _total(self) -> float:
         name, bridge = "ovslbt_moves_applied_total", self._bed.bridge
         return self._service.metric(name, bridge=bridge, reason="threshold")
-
-
-def give_capacity(bed: Bed, service: Service, capacity_mbps: int) -> None:
-    """Give the second uplink a capacity, and wait until the service decides by it."""
-    uplink, wanted_bps = bed.uplinks[1], capacity_mbps * 1e6
-    bed.set("interface", uplink.name, capacity_mbps=capacity_mbps)
-    wait_until(
-        lambda: service.uplink(bed, uplink)["capacity_bps"] == wanted_bps,
-        f"{uplink} has {capacity_mbps} Mbit/s",
-    )
 
 
 def utilization(bed: Bed, service: Service) -> float:

@@ -20,14 +20,13 @@ import pytest
 from tests import documents
 from tests.said import says
 from tests.switch.adopting import attached_from_standalone, has_ours, records
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station, run
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station, on_beds, run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
 ON_PLAIN, ON_BOND = (BedSpec(team, 2, (None, None)) for team in (PLAIN, BALANCE_SLB))
-ON_THREE = BedSpec(PLAIN, 3, (None, None))
-on_plain_uplinks = pytest.mark.parametrize("bed", [ON_PLAIN], ids=str, indirect=True)
-on_both = pytest.mark.parametrize("bed", [ON_PLAIN, ON_BOND], ids=str, indirect=True)
+on_plain_uplinks = on_beds(ON_PLAIN)
+on_both = on_beds(ON_PLAIN, ON_BOND)
 MOST_COPIES = 10
 PAUSE_S = 0.002
 # Longer than the service needs to read what was flushed, and to install it again.
@@ -89,7 +88,7 @@ def test_netplan_s_commands_form_no_loop_in_any_order(bed: Bed, service: Service
     assert protected(bed) == set()
 
 
-@pytest.mark.parametrize("bed", [ON_THREE], ids=str, indirect=True)
+@on_beds(BedSpec(PLAIN, 3, (None, None)))
 def test_what_happens_in_the_grace_forms_no_loop(
     bed: Bed, service: Service, grace_s: Callable[[float], None]
 ) -> None:
@@ -148,8 +147,11 @@ def test_check_detach_and_attach_later(
 ) -> None:
     before = records(bed)
     service.attach(bed, "--policy", "originating-port")
+    service.place(bed, 1, 0)
+    bound = bindings(bed, service)
     grace_s(1)
     cleared(bed, service)
+    assert [bed.homes()[str(vm)] for vm in bed.vms] == [[bound[vm.port]] for vm in bed.vms]
     done = service.command("check", bed.bridge)
     assert done.returncode == 1
     assert says(done.stdout, "disappeared", "ovs-lbt attach", f"ovs-lbt detach {bed.bridge}")
@@ -157,6 +159,7 @@ def test_check_detach_and_attach_later(
     assert service.command("check").returncode == 1
     service.do("attach", bed.bridge)
     assert service.show_json(bed.bridge)["policy"] == "originating-port"
+    wait_until(lambda: bindings(bed, service) == bound, "VMs are where they were")
     cleared(bed, service)
     if not alive:
         service.kill()

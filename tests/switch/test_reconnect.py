@@ -6,16 +6,13 @@ import os
 import re
 from collections.abc import Iterable
 
-import pytest
-
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, on_beds
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.service import Service
 from tests.switch.traffic import FLOW_PPS, Traffic
 from tests.switch.waiting import wait_until
 
-BEDS = [BedSpec(team, 2, (10, 10, 20), (10,)) for team in (PLAIN, BALANCE_SLB)]
-on_both_beds = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+on_both_beds = on_beds(*[BedSpec(team, 2, (10, 10, 20), (10,)) for team in (PLAIN, BALANCE_SLB)])
 _STATISTICS = re.compile(r"(duration|n_packets|n_bytes|idle_age|hard_age)=[\d.]+s?, ?")
 _DURATION = re.compile(r"duration=([\d.]+)s")
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -16,17 +14,17 @@ from controller.api.engine_commands import Setting, Write
 from controller.ovsdb.database import Database
 from tests.said import says
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream, run
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream, on_beds, run
 from tests.switch.judging import few_lost, judges_time, lost_for_want_of_room, soon
 from tests.switch.service import Service
 from tests.switch.test_delivery import check_everything, settled_homes
 from tests.switch.test_reconnect import flows_of, groups_of, installed
 from tests.switch.traffic import FLOW_PPS, Traffic
-from tests.switch.waiting import wait_until
+from tests.switch.waiting import stopped, wait_until
 from tests.switch.wire import Stream
 
 SPECS = [BedSpec(team, 2, (None, None, None)) for team in (PLAIN, BALANCE_SLB)]
-on_one_bed = pytest.mark.parametrize("bed", SPECS[1:], ids=str, indirect=True)
+on_one_bed = on_beds(*SPECS[1:])
 PIPELINE_BACK_MAX_S = 0.5
 RECONNECT_MAX_S = 2.0
 REFUSED_WITHIN_S = 2.0
@@ -109,15 +107,12 @@ def test_a_service_that_was_killed_is_back_soon_and_new_vms_were_reached_meanwhi
 def test_a_service_that_stands_still_for_a_while_decides_nothing_of_it(
     bed: Bed, service: Service
 ) -> None:
-    before, pid = service.bindings(bed), service.pid
+    before = service.bindings(bed)
     vm, host = bed.vms[0], bed.hosts[0]
     no_room = bed.turned_away()
     with bed.ears(host.point) as ears, Stream([(vm.point, frames.udp(vm.mac, host.mac))], 100) as s:
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        with stopped(service.pid):
             wait_until(lambda: len(s.received(ears[host.point], 0)) > 100 * STILL_S, "a while")
-        finally:
-            os.kill(pid, signal.SIGCONT)
         service.wait_ready(bed)
         s.stop()
         ears.until_quiet()

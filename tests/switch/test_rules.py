@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station
+from tests.switch.bed import PLAIN, Bed, BedSpec, Station, on_beds
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
@@ -19,9 +19,8 @@ POLL_INTERVAL_MS = 200
 WINDOW_S = 1
 FLOW_PPS = 700
 FRAME_BYTES_MAX = 9000
-SPEC = BedSpec(PLAIN, 3, (None,) * 4, mtu_bytes=FRAME_BYTES_MAX)
 
-pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+pytestmark = on_beds(BedSpec(PLAIN, 3, (None,) * 4, mtu_bytes=FRAME_BYTES_MAX))
 
 
 @pytest.fixture(scope="module")
@@ -112,25 +111,6 @@ def test_a_vm_follows_its_preferences_and_returns(team: Bed, service: Service) -
         assert service.show_json(bed.bridge)["rules_broken"] == []
 
 
-def test_rules_of_a_vm_outlive_its_port(team: Bed, service: Service) -> None:
-    """Libvirt deletes the port and adds it anew; its rules are kept on the bridge."""
-    bed, vm, third = team, team.vms[3], team.uplinks[2]
-    identity = ["set", "interface", vm.port, "external_ids:iface-id=db-1"]
-    bed.ovs.vsctl(*identity)
-    wait_until(lambda: service.port(bed, vm)["vm"] == "db-1", "the VM is known")
-    with rules(service, (vm, f"allow={third}")):
-        ids = bed.ovs.vsctl("get", "bridge", bed.bridge, "external_ids")
-        assert f'ovs-lbt-vm-db-1-allow="{third}"' in ids or f"ovs-lbt-vm-db-1-allow={third}" in ids
-        assert "allow" not in bed.ovs.vsctl("get", "interface", vm.port, "external_ids")
-        bed.unplug(vm)
-        bed.plug_in(vm)
-        bed.ovs.vsctl(*identity)
-        wait_until(lambda: service.port(bed, vm)["vm"] == "db-1", "the VM is back")
-        wait_until(lambda: leaves(bed, vm) == [third.name], "its rule holds again")
-    ids = bed.ovs.vsctl("get", "bridge", bed.bridge, "external_ids")
-    assert "vm-db-1" not in ids
-
-
 # ---- what is seen ----------------------------------------------------------------------
 
 
@@ -139,25 +119,17 @@ def leaves(bed: Bed, station: Station) -> list[str]:
     return bed.homes()[str(station)]
 
 
-def shot_of(bed: Bed, source: Station, destination: str, story: str) -> Shot:
-    return bed.shot(source.point, frames.to(destination), source.mac, 0, 0, story)
-
-
 def hears(bed: Bed, source: Station) -> set[str]:
     """The stations of the bridge that hear a broadcast of one of them."""
-    shot = bed.shot(source.point, frames.broadcast, source.mac, 0, 0, "a broadcast")
-    heard = bed.fire([shot])[shot.frame_id].points
-    names = {str(station) for station in bed.stations}
+    heard = bed.comes_out(bed.frame_of(source))
     assert len(set(heard)) == len(heard), f"a copy too many: {heard}"
-    return set(heard) & names
+    return set(heard) & {str(station) for station in bed.stations}
 
 
 def reaches(bed: Bed, source: Station, destination: Station) -> bool:
-    shot = shot_of(bed, source, destination.mac, "a frame to a neighbour")
-    return bed.fire([shot])[shot.frame_id].points == [str(destination)]
+    return bed.comes_out(bed.frame_of(source, frames.to(destination.mac))) == [str(destination)]
 
 
 def copies_at(bed: Bed, vm: Station) -> int:
     """How many copies of one frame a VM gets from a host upstream."""
-    shot = shot_of(bed, bed.hosts[0], vm.mac, "a frame to a VM")
-    return bed.fire([shot])[shot.frame_id].points.count(str(vm))
+    return bed.comes_out(bed.frame_of(bed.hosts[0], frames.to(vm.mac))).count(str(vm))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec
+from tests.switch.bed import PLAIN, Bed, BedSpec, on_beds
 from tests.switch.service import Service
 from tests.switch.tmux import PROMPT, Pane, pane
 from tests.switch.waiting import NotThere, wait_until
@@ -32,9 +32,8 @@ SENT_MBPS = (24, 14, 6)
 RECEIVED_MBPS = 9
 MEASURED_OVER_S = 2.0
 COLUMNS, LINES = 80, 24
-SPEC = BedSpec(PLAIN, 2, (None,) * 3, (None,), mtu_bytes=FRAME_BYTES_MAX)
 
-pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+pytestmark = on_beds(BedSpec(PLAIN, 2, (None,) * 3, (None,), mtu_bytes=FRAME_BYTES_MAX))
 
 
 @pytest.fixture(scope="module")
@@ -213,20 +212,6 @@ def test_a_move_is_asked_about_and_made(team: Bed, service: Service, top: Pane) 
     top.shows(f"{vm.port}: {first} -> {second}, manual")
     wait_until(lambda: bed.homes()[str(vm)] == [second], "its frames leave by that uplink")
     wait_until(lambda: row(top.text(), vm.port)[2] == second, "it is shown there")
-
-
-def test_a_drain_and_its_end(team: Bed, service: Service, top: Pane) -> None:
-    bed, (first, second) = team, team.uplinks
-    top.type("d", "1")
-    top.shows(f"[y/n] drain {first}: move 3 VM ports off it, and stop using it?")
-    top.type("y")
-    top.shows(f"{first}: idle, 3 VM ports moved")
-    assert set(service.bindings(bed).values()) == {second.name}
-    wait_until(lambda: row(top.text(), first.name)[1] == "drained", "the uplink is drained")
-    top.type("d", "1")
-    top.shows(f"[y/n] undrain {first}, so that it is used again?")
-    top.type("y")
-    wait_until(lambda: row(top.text(), first.name)[1] == "active", "the uplink serves again")
 
 
 def drawn(terminal: Pane, columns: int, lines: int) -> bool:
