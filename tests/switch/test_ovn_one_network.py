@@ -13,12 +13,11 @@ import pytest
 from tests import documents
 from tests.switch import datapath
 from tests.switch.bed import Upstream
-from tests.switch.judging import few_lost
 from tests.switch.ovn.central import TUNNELS_OF_EACH_ENDPOINT, version
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import UPLINKS
 from tests.switch.ovn.overlays import ENDPOINTS, VM_PORT
-from tests.switch.ovn.talk import Talk
+from tests.switch.ovn.talk import each_once
 from tests.switch.test_endpoints_in_one_network import (
     addresses,
     endpoints,
@@ -57,13 +56,9 @@ def test_each_vm_of_ovn_sends_and_receives_by_its_endpoint(cloud: Cloud) -> None
     wait_until_endpoints_are_apart(cloud)
     first, second = cloud.hosts
     for one, to in itertools.product(first.vms, second.vms):
-        with Talk(cloud, [(one, to), (to, one)], PPS, FRAME_BYTES) as talk:
-            talk.warm_up()
+        with each_once(cloud, [(one, to), (to, one)], PPS, FRAMES, FRAME_BYTES):
             before = [(host.sent_bytes(), host.received_bytes()) for host in cloud.hosts]
-            talk.go_on(FRAMES)
-            after = [(host.sent_bytes(), host.received_bytes()) for host in cloud.hosts]
-        assert not talk.twice()
-        few_lost(talk.lost(), 0, PPS)
+        after = [(host.sent_bytes(), host.received_bytes()) for host in cloud.hosts]
         for host, vm, counts in zip(
             cloud.hosts, (one, to), zip(before, after, strict=True), strict=True
         ):

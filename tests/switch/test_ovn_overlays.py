@@ -17,7 +17,7 @@ from tests.switch.ovn import events, rescue
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import EXTERNAL, Host
 from tests.switch.ovn.overlays import Way, endpoint, overlay, ways
-from tests.switch.ovn.talk import Talk
+from tests.switch.ovn.talk import Talk, each_once
 from tests.switch.waiting import wait_until
 
 SPREAD, SPREAD_IPV6 = Way(policy="dynamic"), Way(policy="dynamic", ipv6=True)
@@ -62,11 +62,8 @@ def test_connections_survive_what_happens_to_uplinks_and_endpoints(cloud: Cloud)
 def test_one_endpoint_by_the_documents_recipe(cloud: Cloud) -> None:
     for host in cloud.hosts:
         wait_until(functools.partial(shows_endpoint, host), f"{host} shows its endpoint")
-    with Talk(cloud, ways(cloud), PPS) as talk:
-        talk.warm_up()
-        talk.go_on(FRAMES)
-    assert not talk.twice()
-    few_lost(talk.lost(), 0, PPS)
+    with each_once(cloud, ways(cloud), PPS, FRAMES):
+        pass
 
 
 @pytest.mark.parametrize("cloud", [SPREAD, SPREAD_IPV6], ids=str, indirect=True)

@@ -10,11 +10,10 @@ import pytest
 from tests import documents
 from tests.switch import datapath
 from tests.switch.bed import Upstream
-from tests.switch.judging import few_lost
 from tests.switch.ovn.cloud import Cloud, Network
 from tests.switch.ovn.host import EXTERNAL, INTEGRATION, UPLINKS, Host
 from tests.switch.ovn.overlays import ENDPOINTS, endpoint
-from tests.switch.ovn.talk import Talk
+from tests.switch.ovn.talk import each_once
 from tests.switch.waiting import wait_until
 
 # The VLANs of the recipe for two endpoints, each of which has a tunnel of its own.
@@ -81,14 +80,9 @@ def sent_while_everything_arrives_once(cloud: Cloud) -> dict[str, int]:
     pairs = [(one, to) for one, to in (network.vms for network in cloud.networks)]
     ways = [*pairs, *((to, one) for one, to in pairs)]
     first = cloud.hosts[0]
-    with Talk(cloud, ways, PPS) as talk:
-        talk.warm_up()
+    with each_once(cloud, ways, PPS, FRAMES):
         before = first.sent_bytes()
-        talk.go_on(FRAMES)
-        sent = {name: now - before[name] for name, now in first.sent_bytes().items()}
-    assert not talk.twice()
-    few_lost(talk.lost(), 0, PPS)
-    return sent
+    return {name: now - before[name] for name, now in first.sent_bytes().items()}
 
 
 def shows(host: Host, addresses: set[str], uplinks: int) -> bool:

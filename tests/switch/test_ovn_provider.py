@@ -11,7 +11,7 @@ from tests.switch.bed import Upstream, run
 from tests.switch.judging import few_lost, few_twice, judges_time
 from tests.switch.ovn.host import EXTERNAL, INTEGRATION, UPLINKS, Vm
 from tests.switch.ovn.provider import FLOATING_IP, PHYSICAL, VLAN, Place, provider
-from tests.switch.ovn.talk import Talk
+from tests.switch.ovn.talk import Talk, each_once
 from tests.switch.waiting import wait_until
 
 VMS = 4
@@ -59,11 +59,8 @@ def test_the_bridge_of_ovn_itself_is_refused(place: Place) -> None:
 
 def test_addresses_are_spread_and_each_frame_comes_once(known: Place) -> None:
     assert on_both(known), known.uplinks()
-    with Talk(known.cloud, known.ways(), PPS) as talk:
-        talk.warm_up()
-        talk.go_on(FRAMES)
-    assert not talk.twice()
-    few_lost(talk.lost(), 0, PPS)
+    with each_once(known.cloud, known.ways(), PPS, FRAMES):
+        pass
 
 
 def test_the_router_and_the_floating_ip_reach_the_outside(place: Place) -> None:
@@ -117,11 +114,8 @@ def test_an_address_has_the_name_of_its_vm_and_its_pin_holds(known: Place) -> No
     host.do("pin", name, other)
     wait_until(lambda: known.uplinks()[vm.mac] == other, "it is where its pin says")
     assert host.service.command("move", name, before).returncode == 1
-    with Talk(known.cloud, known.ways(), PPS) as talk:
-        talk.warm_up()
-        talk.go_on(FRAMES)
-    assert not talk.twice()
-    few_lost(talk.lost(), 0, PPS)
+    with each_once(known.cloud, known.ways(), PPS, FRAMES):
+        pass
     host.do("unpin", name)
     host.do("move", name, before)
     assert on_both(known)
@@ -136,13 +130,10 @@ def test_units_outlive_the_patch_port(known: Place) -> None:
     cloud.add_localnet(known.vlan, PHYSICAL, VLAN)
     wait_until(lambda: known.patch in host.ovs.vsctl("list-ports", EXTERNAL), "it is back")
     cloud.settle()
-    with Talk(cloud, known.ways(), PPS) as talk:
+    with Talk(cloud, known.ways(), PPS):
         wait_until(known.all_known, "each address is a unit again")
-        talk.warm_up()
-        talk.go_on(FRAMES)
-    assert on_both(known), known.uplinks()
-    assert not talk.twice()
-    few_lost(talk.lost(), 0, PPS)
+    with each_once(cloud, known.ways(), PPS, FRAMES):
+        assert on_both(known), known.uplinks()
 
 
 def test_a_vm_that_returns_has_its_uplink(known: Place) -> None:
@@ -154,12 +145,8 @@ def test_a_vm_that_returns_has_its_uplink(known: Place) -> None:
     )
     host.plug_in(vm)
     known.cloud.settle()
-    with Talk(known.cloud, known.ways(), PPS) as talk:
-        talk.warm_up()
-        talk.go_on(FRAMES)
+    with each_once(known.cloud, known.ways(), PPS, FRAMES):
         wait_until(lambda: known.uplinks() == before, "each has the uplink that it had")
-    assert not talk.twice()
-    few_lost(talk.lost(), 0, PPS)
 
 
 @judges_time

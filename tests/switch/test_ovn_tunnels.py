@@ -19,7 +19,7 @@ from tests.switch.ovn.central import TUNNELS_OF_EACH_ENDPOINT, version
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import EXTERNAL, UPLINKS, Host, Vm
 from tests.switch.ovn.overlays import endpoint, name_endpoint, names
-from tests.switch.ovn.talk import Talk
+from tests.switch.ovn.talk import Talk, each_once
 from tests.switch.test_ovn_plain_tunnels import shown, shows
 from tests.switch.waiting import wait_until
 
@@ -97,14 +97,10 @@ def test_endpoints_are_found_and_are_on_different_uplinks(cloud: Cloud) -> None:
 
 def test_all_use_one_endpoint_until_vms_name_theirs(cloud: Cloud) -> None:
     first, _ = cloud.hosts
-    with Talk(cloud, pairs(cloud), PPS, FRAME_BYTES) as talk:
-        talk.warm_up()
+    with each_once(cloud, pairs(cloud), PPS, FRAMES, FRAME_BYTES):
         before = first.sent_bytes()
-        talk.go_on(FRAMES)
-        used = shares(before, first.sent_bytes())
+    used = shares(before, first.sent_bytes())
     assert max(used.values()) > ALL, used
-    assert not talk.twice()
-    few_lost(talk.lost(), 0, PPS)
 
 
 def test_vms_that_name_endpoints_use_both_uplinks(cloud: Cloud) -> None:
@@ -171,11 +167,9 @@ def assert_both_uplinks_carry_alike(
     """On both hosts, and in both directions, once so many VMs are on the four endpoints."""
     wait_until(lambda: _encaps(cloud) == vms_of_endpoints, f"VMs on endpoints: {vms_of_endpoints}")
     cloud.settle()
-    with Talk(cloud, ways, PPS, FRAME_BYTES) as talk:
-        talk.warm_up()
+    with each_once(cloud, ways, PPS, FRAMES, FRAME_BYTES):
         before = [(host.sent_bytes(), host.received_bytes()) for host in cloud.hosts]
-        talk.go_on(FRAMES)
-        after = [(host.sent_bytes(), host.received_bytes()) for host in cloud.hosts]
+    after = [(host.sent_bytes(), host.received_bytes()) for host in cloud.hosts]
     found = [
         share
         for ways in zip(before, after, strict=True)
@@ -183,8 +177,6 @@ def assert_both_uplinks_carry_alike(
         for share in shares(*way).values()
     ]
     assert found == pytest.approx([HALF] * 8, abs=0.05)
-    assert not talk.twice()
-    few_lost(talk.lost(), 0, PPS)
 
 
 def _encaps(cloud: Cloud) -> list[int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tests.switch import frames
+from tests.switch.judging import few_lost
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import Vm
 from tests.switch.waiting import wait_until
@@ -88,6 +90,19 @@ class Talk:
         ear = self._ears[vm.name]
         assert isinstance(ear, CountingEar)
         return ear
+
+
+@contextlib.contextmanager
+def each_once(
+    cloud: Cloud, ways: Sequence[tuple[Vm, Vm]], pps: float, count: int, frame_bytes: int = 60
+) -> Iterator[None]:
+    """While the block lasts, and for so many frames of each flow after it, each arrives once."""
+    with Talk(cloud, ways, pps, frame_bytes) as talk:
+        talk.warm_up()
+        yield
+        talk.go_on(count)
+    assert not talk.twice()
+    few_lost(talk.lost(), 0, pps)
 
 
 def _frame(cloud: Cloud, one: Vm, to: Vm, frame_bytes: int) -> bytes:
