@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tests.switch import iperf, judging
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
 from tests.switch.judging import at_least, judges_time, repetitions
 from tests.switch.service import Service
-from tests.switch.turns import Turns, first_uplinks
 from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
 
@@ -33,6 +32,39 @@ MORE_THAN_THE_BOND = 1.8
 ATTEMPTS, TRIED_AGAIN_BELOW = 5, 1.6
 # `dynamic` moves buckets at most every 3 s, `adaptive` a bucket at most every 5 s.
 LOOKED_EVERY_S = 1.0
+
+
+@dataclass(slots=True)
+class Turns:
+    """The first uplink of each group, in turn; "" while the group is not there.
+
+    There is a group for what each VM port sends, and for each bucket of a hash.
+    """
+
+    uplinks: dict[str, list[str]] = field(default_factory=dict)
+
+    def look(self, now: Mapping[str, str]) -> None:
+        """Take the first uplink of each group, by the group."""
+        for group in self.uplinks.keys() | now.keys():
+            turns, uplink = self.uplinks.setdefault(group, []), now.get(group, "")
+            if not turns or turns[-1] != uplink:
+                turns.append(uplink)
+
+    @property
+    def flapped(self) -> dict[str, Sequence[str]]:
+        """The groups that went back to an uplink, with their uplinks."""
+        return {g: turns for g, turns in self.uplinks.items() if len(set(turns)) < len(turns)}
+
+    @property
+    def moved(self) -> int:
+        """How many groups went from one uplink to another."""
+        return sum(len(set(turns) - {""}) > 1 for turns in self.uplinks.values())
+
+
+def first_uplinks(bed: Bed) -> dict[str, str]:
+    """The uplink that each group prefers, as its port number, by the group."""
+    shown = bed.ofctl("dump-groups")
+    return dict(re.findall(r"group_id=(\d+),type=ff,bucket=watch_port:([^,]+)", shown))
 
 
 @dataclass(frozen=True, slots=True)

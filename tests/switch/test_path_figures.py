@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -44,22 +43,6 @@ FOUND_WITHIN_S = 5.0
 LOST_AFTER_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a fault did. Times are in seconds since it began, and None is never.
-
-    Frames of all flows are counted. `lost_after_at_s`: when those were sent that were lost after the finding.
-    `silent_at_end`: the flows of which nothing arrived in the last second that was watched.
-    """
-
-    found_after_s: float | None
-    moved_after_s: float | None
-    lost_until_found: int
-    lost_after: int
-    lost_after_at_s: tuple[float, ...]
-    silent_at_end: int
-
-
 @pytest.fixture(scope="module")
 def team(tor: Upstream) -> Iterator[tuple[Bed, Service]]:
     vlans = (*(VM_VLAN,) * VMS, MANAGEMENT_VLAN, MIGRATION_VLAN)
@@ -86,15 +69,35 @@ def team(tor: Upstream) -> Iterator[tuple[Bed, Service]]:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_converged_layout_is_found(team: tuple[Bed, Service], fault: str) -> None:
     bed, service = team
-    found = happen(bed, service, fault)
-    assert found.found_after_s is not None and found.moved_after_s is not None
-    soon(f"another {fault} on one switch port is found", found.found_after_s, FOUND_WITHIN_S)
-    assert found.lost_until_found, "the fault lost nothing, so nothing was tried"
-    lost_after, outage = found.lost_after, OUTAGE_S * 2 * VMS * CONNECTIONS * PPS
-    at_most("frames lost of all flows after the finding", lost_after, LOST_AFTER_MAX, outage)
+    settle(bed, service)
+    with path_faults.Talk(bed.vms[:VMS], bed.hosts[0], PPS, CONNECTIONS, frame) as talk:
+        before = carried(bed)
+        talk.go_on(BEFORE_S)
+        now = carried(bed)
+        uplink = max(bed.uplinks, key=lambda one: now[one] - before[one])
+        began_at = time.time()
+        with faulty(bed, uplink, fault):
+            talk.go_on(WATCHED_S)
+            while not is_over(told(bed, began_at, uplink)):
+                assert time.time() < began_at + HANG_S, f"{fault} on {uplink}: not found"
+                talk.go_on(END_S)
+            talk.stop()
+            entries = told(bed, began_at, uplink)
+    found_at, moved_at = (
+        [one["at"] for one in entries if one["event"] == what]
+        for what in (history.Happened.PATH_FAULT, history.Happened.MOVED)
+    )
+    assert found_at and moved_at
+    soon(f"another {fault} on one switch port is found", found_at[0] - began_at, FOUND_WITHIN_S)
+    lost_at = [at for of in talk.lost_at for at in of if at >= began_at - 1 / PPS]
+    after = [at for at in lost_at if at > found_at[0]]
+    assert len(after) < len(lost_at), "the fault lost nothing, so nothing was tried"
+    outage = OUTAGE_S * 2 * VMS * CONNECTIONS * PPS
+    at_most("frames lost of all flows after the finding", len(after), LOST_AFTER_MAX, outage)
     # Those of all flows that were sent at the same time are as many as of one flow, at least.
-    few_lost([len(found.lost_after_at_s)], LOST_AFTER_MAX, PPS, "after the finding")
-    assert not found.silent_at_end, "a flow is still lost, although VM ports have left"
+    of_a_flow = len({round(at - began_at, 2) for at in after})
+    few_lost([of_a_flow], LOST_AFTER_MAX, PPS, "after the finding")
+    assert not talk.silent(END_S), "a flow is still lost, although VM ports have left"
 
 
 @contextlib.contextmanager
@@ -110,52 +113,6 @@ def faulty(bed: Bed, uplink: Uplink, fault: str) -> Iterator[None]:
             tor.vsctl("set", "port", end, f"tag={ODD_VLAN}")
             mended.callback(tor.vsctl, "clear", "port", end, "tag")
         yield
-
-
-# ---- one fault ---------------------------------------------------------------------------
-
-
-def happen(bed: Bed, service: Service, fault: str) -> Found:
-    """Let a fault begin while traffic runs, watch it, and mend it."""
-    settle(bed, service)
-    with path_faults.Talk(bed.vms[:VMS], bed.hosts[0], PPS, CONNECTIONS, frame) as talk:
-        before = carried(bed)
-        talk.go_on(BEFORE_S)
-        now = carried(bed)
-        uplink = max(bed.uplinks, key=lambda one: now[one] - before[one])
-        began_at = time.time()
-        with faulty(bed, uplink, fault):
-            talk.go_on(WATCHED_S)
-            while not is_over(told(bed, began_at, uplink)):
-                assert time.time() < began_at + HANG_S, f"{fault} on {uplink}: not found"
-                talk.go_on(END_S)
-            talk.stop()
-            entries = told(bed, began_at, uplink)
-    lost = [at for of in talk.lost_at for at in of]
-    return judged(lost, len(talk.silent(END_S)), entries, began_at)
-
-
-def judged(
-    lost_at: Sequence[float],
-    silent_at_end: int,
-    entries: Sequence[Mapping[str, Any]],
-    began_at: float,
-) -> Found:
-    """What came of a fault. `lost_at`: when each frame was sent that was lost."""
-    found_at, moved_at = (
-        [one["at"] for one in entries if one["event"] == what]
-        for what in (history.Happened.PATH_FAULT, history.Happened.MOVED)
-    )
-    of_fault = [at for at in lost_at if at >= began_at - 1 / PPS]
-    after = [at for at in of_fault if found_at and at > found_at[0]]
-    return Found(
-        found_after_s=round(found_at[0] - began_at, 3) if found_at else None,
-        moved_after_s=round(moved_at[-1] - began_at, 3) if moved_at else None,
-        lost_until_found=len(of_fault) - len(after),
-        lost_after=len(after),
-        lost_after_at_s=tuple(sorted({round(at - began_at, 2) for at in after})),
-        silent_at_end=silent_at_end,
-    )
 
 
 def told(bed: Bed, since: float, uplink: Uplink) -> list[dict[str, Any]]:

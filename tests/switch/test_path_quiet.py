@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import pytest
 
 from tests.switch import datapath, frames, iperf
 from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream, run
-from tests.switch.bench import RECEIVED, Run, counters
+from tests.switch.bench import RECEIVED, counters
 from tests.switch.path_faults import Talk, blocked, checking, faults, found_after_s, told_faults
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
@@ -52,15 +51,22 @@ TCP_STREAMS = 4
 IDLE_S = 2.0
 # A fault that has begun is found within this time, and what follows from it would be seen.
 AFTER_S = 4.0
-COUNTED = re.compile(r'ovslbt_path_(rounds|frames)_total\{.*result="(\w+)"')
 
 
-@pytest.mark.parametrize(("case", "seconds"), [(STORM, STORM_S), (LOOP, STORM_S), (LOAD, LOAD_S)])
-def test_nothing_is_found_where_nothing_is_wrong(tor: Upstream, case: str, seconds: float) -> None:
-    with bed_of(case, tor) as during:
-        quiet = during(seconds)
-    assert quiet["findings"] == []
-    assert quiet["rounds"]["judged"], "path checks did not come to look"
+@pytest.mark.parametrize("case", [STORM, LOOP, LOAD])
+def test_nothing_is_found_where_nothing_is_wrong(tor: Upstream, case: str) -> None:
+    with Host(0, tor) as host:
+        bed = host.add(OF_LOAD if case == LOAD else OF_STORM)
+        with host.entered(), checking(host.service, bed, bed.hosts[0].ip):
+            if case == LOAD:
+                fill(host, bed)
+            with watched([host]) as seen:
+                if case == LOAD:
+                    full_load(bed)
+                else:
+                    storm(bed, loops=case == LOOP)
+    assert seen.findings == []
+    assert seen.judged, "path checks did not come to look"
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +76,18 @@ def hosts(tor: Upstream) -> Iterator[list[Host]]:
 
 
 def test_hosts_on_one_segment_do_not_disturb_each_other(hosts: list[Host]) -> None:
-    quiet = many_hosts(hosts, TALK_S)
-    assert (quiet["hosts"], quiet["findings"]) == (FEW_HOSTS, [])
-    assert quiet["rounds"]["judged"] >= FEW_HOSTS * TALK_S
-    assert quiet["more"]["silent"] == []
+    """All VMs talk to a host upstream."""
+    beds = [bed for host in hosts for bed in host.beds]
+    assert len(beds) == FEW_HOSTS
+    with (
+        watched(hosts) as seen,
+        Talk([bed.vms[0] for bed in beds], beds[0].hosts[0], TALK_PPS) as talk,
+    ):
+        talk.go_on(TALK_S)
+        talk.stop()
+    assert seen.findings == []
+    assert seen.judged >= FEW_HOSTS * TALK_S
+    assert talk.silent(TALK_END_S) == []
 
 
 @pytest.mark.parametrize("number", [FEW_HOSTS - 2, FEW_HOSTS - 1])
@@ -128,73 +142,49 @@ class Host:
         return bed
 
 
+@dataclass(slots=True)
+class Seen:
+    """What path checks have judged, in rounds, and what the history says of faults."""
+
+    judged: int = 0
+    findings: list[str] = field(default_factory=list)
+
+
 @contextlib.contextmanager
-def bed_of(case: str, tor: Upstream) -> Iterator[Callable[[float], Run]]:
-    """What runs a case of one host for some seconds."""
-    spec = OF_LOAD if case == LOAD else OF_STORM
-    with Host(0, tor) as host:
-        bed = host.add(spec)
-        with host.entered(), checking(host.service, bed, bed.hosts[0].ip):
-            if case == LOAD:
-                fill(host, bed)
-                yield lambda seconds: full_load(host, bed, seconds)
-            else:
-                yield lambda seconds: storm(host, bed, seconds, loops=case == LOOP)
-
-
-def watched(hosts: Sequence[Host], during: Callable[[], Run]) -> Run:
-    """What path checks count and find meanwhile, and until all that has followed would be seen.
-
-    `rounds`, `frames`: as the metrics `path_rounds_total` and `path_frames_total` have them, by result.
-    `findings`: what the history says of faults. `more`: what only one case has.
-    """
-    before, began_at = counted(hosts), time.time()
-    more = during()
+def watched(hosts: Sequence[Host]) -> Iterator[Seen]:
+    """What path checks do in this block, and until all that has followed would be seen."""
+    seen, before, began_at = Seen(), judged(hosts), time.time()
+    yield seen
     time.sleep(AFTER_S)
-    beds = [bed for host in hosts for bed in host.beds]
-    now = counted(hosts)
-    found: Run = {"hosts": len(beds), "rounds": {}, "frames": {}}
-    for of, result in now:
-        found[of][result] = now[of, result] - before[of, result]
-    told = [one["why"] for host in hosts for one in told_faults(host.ovs, began_at)]
-    return found | {"findings": told, "more": more}
+    seen.judged = judged(hosts) - before
+    seen.findings = [one["why"] for host in hosts for one in told_faults(host.ovs, began_at)]
 
 
-def counted(hosts: Sequence[Host]) -> Counter[tuple[str, str]]:
-    """The rounds and frames of all path checks, by result."""
-    found = Counter[tuple[str, str]]()
+def judged(hosts: Sequence[Host]) -> int:
+    """The rounds of all path checks that were judged."""
+    rounds = 0.0
     for host in hosts:
         with host.entered():
-            samples = host.service.metrics()
-        for name, value in samples.items():
-            if of := COUNTED.match(name):
-                found[of[1], of[2]] += int(value)
-    assert found, "no path checks are counted"
-    return found
+            rounds += host.service.metric("ovslbt_path_rounds_total", result="judged")
+    return int(rounds)
 
 
 # ---- storm -------------------------------------------------------------------------------
 
 
-def storm(host: Host, bed: Bed, seconds: float, loops: bool) -> Run:
+def storm(bed: Bed, loops: bool) -> None:
     """Broadcasts keep both switches busy. `loops`: they go round, instead of being sent."""
-
-    def during() -> Run:
-        sender, before = bed.hosts[0], received(bed)
-        with contextlib.ExitStack() as stack:
-            if loops:
-                stack.enter_context(loop(bed))
-                bed.introduce()
-            else:
-                frame = frames.broadcast(sender.mac, 0, 0)
-                flows = [(sender.point, frame)]
-                stack.enter_context(Stream(flows, STORM_PPS, catch_up_s=0.0))
-            time.sleep(seconds)
-        least = STORM_LEAST_PPS * seconds * len(bed.uplinks)
-        assert received(bed) - before > least, "that was no storm"
-        return {}
-
-    return watched([host], during)
+    sender, before = bed.hosts[0], received(bed)
+    with contextlib.ExitStack() as stack:
+        if loops:
+            stack.enter_context(loop(bed))
+            bed.introduce()
+        else:
+            flows = [(sender.point, frames.broadcast(sender.mac, 0, 0))]
+            stack.enter_context(Stream(flows, STORM_PPS, catch_up_s=0.0))
+        time.sleep(STORM_S)
+    least = STORM_LEAST_PPS * STORM_S * len(bed.uplinks)
+    assert received(bed) - before > least, "that was no storm"
 
 
 @contextlib.contextmanager
@@ -258,19 +248,6 @@ def join(tor: Upstream, segment_name: str, bed: Bed) -> None:
         tor.ovs.vsctl("add-port", bridge, patch, *setting)
 
 
-def many_hosts(hosts: Sequence[Host], seconds: float) -> Run:
-    """All VMs talk to a host upstream."""
-    beds = [bed for host in hosts for bed in host.beds]
-
-    def during() -> Run:
-        with Talk([bed.vms[0] for bed in beds], beds[0].hosts[0], TALK_PPS) as talk:
-            talk.go_on(seconds)
-            talk.stop()
-        return {"silent": talk.silent(TALK_END_S)}
-
-    return watched(hosts, during)
-
-
 def found_elsewhere(hosts: Sequence[Host], number: int) -> list[str]:
     """Cut off an uplink of one host, which it finds: the bridges of others that find something."""
     host = hosts[number % len(hosts)]
@@ -300,16 +277,11 @@ def fill(host: Host, bed: Bed) -> None:
     bed.limit_uplinks(CAPACITY_MBPS, BURST_BYTES)
 
 
-def full_load(host: Host, bed: Bed, seconds: float) -> Run:
+def full_load(bed: Bed) -> None:
     """All uplinks are full in both directions, by one kind of load after another."""
-
-    def during() -> Run:
-        for load in (streams, overload):
-            time.sleep(IDLE_S)
-            load(bed, seconds / 2)
-        return {}
-
-    return watched([host], during)
+    for load in (streams, overload):
+        time.sleep(IDLE_S)
+        load(bed, LOAD_S / 2)
 
 
 def streams(bed: Bed, seconds: float) -> None:

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec, Station, Uplink, run
+from tests.switch import frames, iperf
+from tests.switch.bed import PLAIN, Bed, BedSpec, Station, Uplink, on_beds, run
 from tests.switch.judging import at_least, at_most, few_lost, judges_time
 from tests.switch.service import Service
 from tests.switch.traffic import FLOW_PPS, Traffic
@@ -40,9 +40,8 @@ MEASURED_WITHIN_S = 45.0
 PARTS_MAX, MORE_RATIO = 3.0, 1.3
 LAST_HANDLE = "7a57:"
 HANDLE, CLASS_IDS, DEFAULT_CLASS = "6c62:", 0x6C620000, 0xFFF1
-BED = BedSpec(PLAIN, 2, (None,) * 3, (None,) * 3, addresses=True)
 
-pytestmark = pytest.mark.parametrize("bed", [BED], ids=str, indirect=True)
+pytestmark = on_beds(BedSpec(PLAIN, 2, (None,) * 3, (None,) * 3, addresses=True))
 
 
 @pytest.fixture(scope="module")
@@ -293,10 +292,6 @@ def class_of(bed: Bed, uplink: Uplink, vm: Station | None = None) -> dict[str, s
     return found.groupdict() if found else None
 
 
-def listens(host: Station) -> bool:
-    return ":5201" in run("ss", "-ltn", netns=host.point.netns)
-
-
 def qdiscs(uplink: Uplink) -> list[str]:
     shown = json.loads(run("tc", "-j", "qdisc", "show", "dev", uplink.name))
     return [qdisc["kind"] for qdisc in shown if qdisc.get("root")]
@@ -305,27 +300,14 @@ def qdiscs(uplink: Uplink) -> list[str]:
 @contextlib.contextmanager
 def sending(bed: Bed, kind: str, rates_mbps: Mapping[int, int]) -> Iterator[None]:
     """VM i sends to host i by iperf3: UDP at these rates, TCP as fast as it can."""
-    running: list[subprocess.Popen[bytes]] = []
-
-    def start(station: Station, *words: str) -> None:
-        command = ["ip", "netns", "exec", str(station.point.netns), "iperf3", *words]
-        quiet = subprocess.DEVNULL
-        running.append(subprocess.Popen(command, stdout=quiet, stderr=quiet))
-
-    try:
+    with contextlib.ExitStack() as running:
         for number in rates_mbps:
-            start(bed.hosts[number], "--server")
-        for number in rates_mbps:
-            wait_until(functools.partial(listens, bed.hosts[number]), "iperf3 listens")
+            running.enter_context(iperf.server(bed.hosts[number]))
         for number, rate_mbps in rates_mbps.items():
             udp = ["--udp", "--bitrate", f"{rate_mbps}M", "--length", "1400"]
-            to = ["--client", bed.hosts[number].ip, "--time", "60"]
-            start(bed.vms[number], *to, *(udp if kind == "udp" else ()))
+            options = udp if kind == "udp" else ()
+            running.enter_context(iperf.client(bed.vms[number], bed.hosts[number], 60, *options))
         yield
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
 
 
 def measured(bed: Bed, numbers: Sequence[int]) -> list[float]:
