@@ -217,7 +217,7 @@ class Here(World):
     def __init__(self, rows: Sequence[BridgeRow]) -> None:
         super().__init__(*rows)
         # The bridge that steps are about.
-        self.bridge = "br0"
+        self.chosen = "br0"
         self.lines: list[str] = []
         self.handled = 0
         self.quiet = False
@@ -303,14 +303,14 @@ class Here(World):
 
     @property
     def switch(self) -> Forwarding:
-        found = self.switches[self.bridge]
+        found = self.switches[self.chosen]
         assert isinstance(found, Forwarding)
         return found
 
     def do_add(self, name: str, number: str) -> None:
         ofport = int(number)
         self.switch.offered_bps[ofport] = _steady(1e6 * ofport)
-        self.add_port(_port(name, ofport), self.bridge)
+        self.add_port(_port(name, ofport), self.chosen)
 
     def do_renumber(self, name: str, number: str) -> None:
         switch, ofport = self.switch, int(number)
@@ -318,8 +318,8 @@ class Here(World):
         state = replace(switch.ports.pop(before), ofport=ofport)
         switch.ports[ofport] = state
         switch.offered_bps[ofport] = switch.offered_bps.pop(before, _steady(1e6))
-        row = changed(self.rows[self.bridge], [f"{name}@ofport={ofport}"])
-        self.say(PortRemoved(self.bridge, before), PortChanged(self.bridge, state))
+        row = changed(self.rows[self.chosen], [f"{name}@ofport={ofport}"])
+        self.say(PortRemoved(self.chosen, before), PortChanged(self.chosen, state))
         self.write(row)
 
     def do_join(self, name: str, number: str) -> None:
@@ -329,7 +329,7 @@ class Here(World):
             name, InterfaceRow(name, ofport, 1e9, mac=f"02:00:00:00:01:{ofport:02x}")
         )
         self.switch.ports[ofport] = PortState(ofport, name, True, 1e9)
-        self.say(PortChanged(self.bridge, self.switch.ports[ofport]))
+        self.say(PortChanged(self.chosen, self.switch.ports[ofport]))
         self.write(row)
 
     def do_leave(self, name: str) -> None:
@@ -337,12 +337,12 @@ class Here(World):
         ofport = next(n for n, port in self.switch.ports.items() if port.name == name)
         row = self._with_members(name)
         del self.switch.ports[ofport]
-        self.say(PortRemoved(self.bridge, ofport))
+        self.say(PortRemoved(self.chosen, ofport))
         self.write(row)
 
     def _with_members(self, name: str, *joining: InterfaceRow) -> BridgeRow:
         """The bridge once an interface has left the bond, and others have joined."""
-        row = self.rows[self.bridge]
+        row = self.rows[self.chosen]
         bond = next(port for port in row.ports if port.name == "bond0")
         others = tuple(port for port in row.ports if port is not bond)
         members = (*(one for one in bond.interfaces if one.name != name), *joining)
@@ -385,11 +385,11 @@ class Here(World):
     def do_look(self) -> None:
         """Everything that can be asked, as text and JSON, and how it is drawn."""
         self.quiet = True
-        row = self.rows[self.bridge]
+        row = self.rows[self.chosen]
         ports = [i.name for p in row.ports for i in p.interfaces if i.name.startswith("vnet")][:3]
         for words in (
             ["show"],
-            ["show", self.bridge, "--json"],
+            ["show", self.chosen, "--json"],
             ["plan"],
             ["plan", "--json"],
             ["check"],
@@ -397,7 +397,7 @@ class Here(World):
             *(["explain", port] for port in ports),
             *(["explain", port, "--json"] for port in ports[:1]),
             ["history"],
-            ["history", self.bridge, "--last", "3", "--json"],
+            ["history", self.chosen, "--last", "3", "--json"],
         ):
             self.do_cli(*words)
         self.lines.append("request show")

@@ -173,8 +173,8 @@ def _odd() -> Iterator[bytes]:
     uncounted = struct.pack("!I4x12QII", 1, *[2**64 - 1] * 12, 100, 0)
     yield from session.multipart(Asked.PORTS, 4, [uncounted])
     head = struct.pack("!IHBBQHH4x2x", 1, 60, 0, 0, cookie(Kind.PROBE, 0), 1, 4)
-    yield session.message(10, 0, head + bytes(60))
-    yield session.message(12, 0, struct.pack("!B7x", 2) + session.port(1, "eth1", 1))
+    yield switch_bytes.message(10, 0, head + bytes(60))
+    yield switch_bytes.message(12, 0, struct.pack("!B7x", 2) + session.port(1, "eth1", 1))
 
 
 def in_turn() -> Iterator[str]:

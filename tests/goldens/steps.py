@@ -41,7 +41,7 @@ class Played(Here):
         self.run_for(float(seconds))
 
     def do_on(self, bridge: str) -> None:
-        self.bridge = bridge
+        self.chosen = bridge
 
     def do_load(self, name: str, bps: str, more_bps_per_s: str = "0") -> None:
         level, slope, since_s = float(bps), float(more_bps_per_s), self.now_s
@@ -85,14 +85,14 @@ class Played(Here):
         self.switch.from_normal = ((int(ofport), mac, None),)
 
     def do_down(self, name: str) -> None:
-        self.set_link(self.number(name), False, self.bridge)
+        self.set_link(self.number(name), False, self.chosen)
 
     def do_up(self, name: str, bps: str | None = None) -> None:
         speed_bps = float(bps) if bps else None
-        self.set_link(self.number(name), True, self.bridge, speed_bps)
+        self.set_link(self.number(name), True, self.chosen, speed_bps)
 
     def do_silent(self, name: str) -> None:
-        self.set_link(self.number(name), False, self.bridge, silent=True)
+        self.set_link(self.number(name), False, self.chosen, silent=True)
 
     def do_cut(self, *numbers: str) -> None:
         self.cut = set(map(int, numbers))
@@ -104,10 +104,10 @@ class Played(Here):
 
     def do_del(self, name: str) -> None:
         self.switch.offered_bps.pop(self.named(name), None)
-        self.remove_port(name, self.bridge)
+        self.remove_port(name, self.chosen)
 
     def do_set(self, *words: str) -> None:
-        self.write(changed(self.rows[self.bridge], words))
+        self.write(changed(self.rows[self.chosen], words))
 
     def do_other(self, name: str, *words: str) -> None:
         """Another bridge appears, or is changed."""
@@ -121,7 +121,7 @@ class Played(Here):
         self.say(self.read())
 
     def do_lose_keys(self) -> None:
-        self.kept = self.rows[self.bridge]
+        self.kept = self.rows[self.chosen]
         self.write(self.kept.without_our_keys())
 
     def do_find_keys(self) -> None:
@@ -138,23 +138,23 @@ class Played(Here):
     # ---- what the switch, the database and the service do
 
     def do_gone(self) -> None:
-        self.disconnect(self.bridge)
+        self.disconnect(self.chosen)
 
     def do_back(self) -> None:
-        self.connect(self.bridge)
+        self.connect(self.chosen)
 
     def do_forget(self) -> None:
         """The switch has restarted, with nothing installed."""
-        self.disconnect(self.bridge)
+        self.disconnect(self.chosen)
         self.switch.flows.clear()
         self.switch.groups.clear()
-        self.connect(self.bridge)
+        self.connect(self.chosen)
 
     def do_hold(self) -> None:
         self.switch.holds_answers = True
 
     def do_answer(self) -> None:
-        self.answer_held(self.bridge)
+        self.answer_held(self.chosen)
 
     def do_refuse(self, what: str, error: str = "no") -> None:
         match what:

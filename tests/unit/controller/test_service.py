@@ -35,10 +35,15 @@ from controller.engine import Engine
 from controller.inbox import Inbox
 from controller.openflow.framework import ofproto
 from controller.openflow.messages import BUNDLE_XID
-from tests.unit.controller.openflow.switch_bytes import PIPELINE, bundle
+from tests.unit.controller.openflow.switch_bytes import (
+    DATAPATH,
+    HEADER,
+    PIPELINE,
+    bundle,
+    split,
+)
 from tests.unit.fake_switch import FakeSwitch, world
 from tests.unit.fuzz.rig import Rig
-from tests.unit.fuzz.session import DATAPATH, HEADER, split
 from tests.unit.rows import host
 
 

@@ -13,17 +13,13 @@ from controller.openflow import messages
 from controller.openflow.framework import ofproto
 from controller.openflow.messages import BUNDLE_XID, Asked
 from tests.unit.controller.openflow import switch_bytes
-from tests.unit.controller.openflow.switch_bytes import HEADER, wrapped
+from tests.unit.controller.openflow.switch_bytes import message, wrapped
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import host
 
 DATAPATH_ID = 0x02000000000A
 PORTS = {1: "eth1", 2: "eth2", 10: "vnet0", 11: "vnet1", 12: "vnet2", 13: "vnet3"}
 MOST_BYTES = 60_000
-
-
-def message(kind: int, xid: int, body: bytes = b"", version: int = 4) -> bytes:
-    return HEADER.pack(version, kind, HEADER.size + len(body), xid) + body
 
 
 def multipart(asked: int, kind: int, entries: Iterable[bytes]) -> list[bytes]:

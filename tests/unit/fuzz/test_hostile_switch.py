@@ -12,6 +12,7 @@ from controller.dataplane.specs import flow
 from controller.dataplane.tables import Kind, Table, cookie
 from controller.openflow import replies
 from controller.openflow.messages import Asked
+from tests.unit.controller.openflow import switch_bytes
 from tests.unit.fuzz import session
 from tests.unit.fuzz.rig import Rig
 
@@ -71,7 +72,7 @@ def test_counters_that_nobody_asked_for_do_no_harm(said: list[bytes]) -> None:
             id="a group of nothing, which would be read for ever",
         ),
         pytest.param(
-            [session.message(12, 0, bytes(72), version=1)],
+            [switch_bytes.message(12, 0, bytes(72), version=1)],
             "OpenFlow version 1; expected 4",
             id="a port status of OpenFlow 1.0",
         ),
@@ -95,7 +96,7 @@ def test_an_answer_that_never_ends_ends_its_connection(
 ) -> None:
     monkeypatch.setattr(replies, "MOST_BYTES", 5000)
     body = struct.pack("!HH4x", PORT_STATS, 1) + session.port_stats(1, 5) * 6
-    part = session.message(19, Asked.PORTS, body)
+    part = switch_bytes.message(19, Asked.PORTS, body)
     hostile(*[part] * 9)
     (line,) = refused(caplog)
     assert "the reply has more than 5000 bytes" in line

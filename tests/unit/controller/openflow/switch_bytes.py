@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from controller.api.engine_commands import Apply
 from controller.config.vlans import access, port_vlans
@@ -17,8 +19,9 @@ from controller.openflow.framework import ofproto, parser, serialized, unread
 from controller.openflow.messages import Asked
 from policies.classifiers import Classifier
 from policies.model import OFPORT_LOCAL, OfPort
-from tests.unit.fuzz.session import DATAPATH, HEADER, message, split
 
+DATAPATH: Any = ProtocolDesc(version=4)
+HEADER = struct.Struct("!BBHI")
 FLOW_STATS = struct.Struct("!HBxIIHHHH4xQQQ")  # 48 bytes
 PORT_STATS = struct.Struct("!I4xQQQQQQQQQQQQII")
 MAC = "52:54:00:00:00:01"
@@ -45,6 +48,17 @@ TEAM = Team(
     off_home_macs={UPLINKS[0]: "0a:00:00:00:00:01", UPLINKS[1]: "0a:00:00:00:00:02"},
 )
 PIPELINE = pipeline.build(TEAM)
+
+
+def message(kind: int, xid: int, body: bytes = b"", version: int = 4) -> bytes:
+    return HEADER.pack(version, kind, HEADER.size + len(body), xid) + body
+
+
+def split(data: bytes) -> Iterator[bytes]:
+    while data:
+        length = HEADER.unpack_from(data)[2]
+        yield data[:length]
+        data = data[length:]
 
 
 def parse(data: bytes) -> Any:

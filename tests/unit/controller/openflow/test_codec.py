@@ -33,6 +33,7 @@ from controller.openflow import codec, framing
 from controller.openflow.framework import ofproto, parser, serialized
 from controller.openflow.messages import Asked
 from tests.unit.controller.openflow.switch_bytes import (
+    DATAPATH,
     MAC,
     PIPELINE,
     as_stats,
@@ -44,7 +45,6 @@ from tests.unit.controller.openflow.switch_bytes import (
     reply,
     wrapped,
 )
-from tests.unit.fuzz.session import DATAPATH
 
 
 def installed(body: bytes) -> codec.Flows:

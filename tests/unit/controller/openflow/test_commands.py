@@ -23,8 +23,14 @@ from controller.openflow import commands, messages
 from controller.openflow.framework import ofproto, serialized
 from controller.openflow.messages import Asked
 from policies.model import OFPORT_LOCAL
-from tests.unit.controller.openflow.switch_bytes import PIPELINE, bundle, wrapped
-from tests.unit.fuzz.session import DATAPATH, HEADER, split
+from tests.unit.controller.openflow.switch_bytes import (
+    DATAPATH,
+    HEADER,
+    PIPELINE,
+    bundle,
+    split,
+    wrapped,
+)
 
 UNITS, ADDRESSES = (Asked.TO_VM, Asked.FROM_VM), (Asked.TO_ADDRESS, Asked.FROM_ADDRESS)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from controller.openflow import codec, counters, framing
+from tests.unit.controller.openflow import switch_bytes
 from tests.unit.fuzz import session
 
 MULTIPART = 19
@@ -31,7 +32,7 @@ def look_through(message: bytes) -> None:
 
 
 def reply(kind: int, body: bytes) -> bytes:
-    return session.message(MULTIPART, 1, struct.pack("!HH4x", kind, 0) + body)
+    return switch_bytes.message(MULTIPART, 1, struct.pack("!HH4x", kind, 0) + body)
 
 
 def flow(length: int, match_length: int = 4, instructions: bytes = b"") -> bytes:
@@ -90,7 +91,7 @@ def test_lengths_that_do_not_agree_are_found(kind: int, body: bytes, found: str)
 
 def test_a_hello_whose_element_is_nothing_is_found() -> None:
     with pytest.raises(framing.Malformed, match="a structure of 0 bytes; expected 4 to 4"):
-        look_through(session.message(0, 1, bytes(4)))
+        look_through(switch_bytes.message(0, 1, bytes(4)))
 
 
 def test_all_that_a_good_switch_says_is_well() -> None:

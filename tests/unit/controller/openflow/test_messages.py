@@ -11,14 +11,14 @@ from controller.openflow import messages
 from controller.openflow.framework import ofproto, parser, serialized
 from controller.openflow.messages import Asked
 from policies.model import OFPORT_LOCAL
+from tests.unit.controller.openflow import switch_bytes
 from tests.unit.controller.openflow.switch_bytes import MAC, error, parse
-from tests.unit.fuzz import session
 
 
 def test_an_error_of_an_experimenter_is_told_as_one() -> None:
     """Open vSwitch has those for bundles; they have no code."""
     body = struct.pack("!HHI", 0xFFFF, 2300, 0x4F4E4600) + bytes(16)
-    message = parse(session.message(ofproto.OFPT_ERROR, messages.BUNDLE_XID | 7, body))
+    message = parse(switch_bytes.message(ofproto.OFPT_ERROR, messages.BUNDLE_XID | 7, body))
     assert messages.error_text(message) == "experimenter 0x4f4e4600, error 2300"
     assert messages.bundle_number(message) == 7
 
@@ -43,7 +43,7 @@ def test_a_port_is_up_if_it_is_live_and_nobody_took_it_down(
 
 
 def experimenter(kind: int, xid: int) -> Any:
-    control = parser.ONFBundleCtrlMsg(session.DATAPATH, xid & 0xFFFFFF, kind, 0, [])
+    control = parser.ONFBundleCtrlMsg(switch_bytes.DATAPATH, xid & 0xFFFFFF, kind, 0, [])
     control.set_xid(xid)
     return parse(serialized([control]))
 
