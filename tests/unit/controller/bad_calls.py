@@ -79,6 +79,7 @@ REFUSED = {
     "detach br9 --purge": NO_BRIDGE.format("br9 (did you mean br4?)"),
     # ---- set bridge --------------------------------------------------------------------
     "set bridge nobr threshold=60": NO_BRIDGE.format("nobr"),
+    "set bridge br2 threshold=60": BR2,
     "get bridge br0 thresold": "no key of br0 is named thresold (did you mean threshold?); to list…",
     "set bridge br0 threshold=5": f"threshold: 5 is invalid; expected {PERCENT}",
     "set bridge br0 threshold=７５": f"threshold: ７５ is invalid; expected {PERCENT}",
@@ -118,6 +119,7 @@ REFUSED = {
     "set interface vnet0 allow=!eth0,!eth1": "…allow: !eth0,!eth1 is invalid; expected some of eth1…",
     "set interface vnet0 prefer=vnet1": "…prefer: vnet1 is invalid; expected some of eth1, eth0, comma…",
     f"set interface vnet0 affinity={'x' * 65}": f"affinity: {'x' * 65} is invalid; expected {SET_NAME}",
+    "set interface vnet0 affinity=a,b": f"affinity: a,b is invalid; expected {SET_NAME}",
     "set interface vnet0 'affinity=a b'": f"affinity: a b is invalid; expected {SET_NAME}",
     "set interface vnet0 'anti-affinity=\x1b[2J'": f"anti-affinity: \\x1b[2J is invalid; expected {SET_NAME}",
     "set interface vnet0 exclude=yes": "exclude: yes is invalid; expected one of on, off, true, false",
