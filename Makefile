@@ -42,7 +42,7 @@ DEMO ?= --policy originating-port load-based --against manual --scenario "web us
 COMPUTE := tests/unit tests/wire
 # These mostly wait; each worker has its own Open vSwitch and namespaces. Files with many tests come first.
 SWITCHES := tests/mininet tests/switch
-WORKERS ?= $(shell echo $$((3 * $$(nproc))))
+WORKERS ?= $(shell echo $$((4 * $$(nproc))))
 
 # The seeds use plain uplinks, a bond and LACP in turn.
 SEED ?= 1
