@@ -1,6 +1,6 @@
-"""Values that pass between the engine and its surroundings: events, commands, history and status.
+"""Defines the values that the engine exchanges with other packages: events, commands, history, status.
 
 `events` are the inputs of the engine, `engine_commands` its outputs. `history` and `status` are its
 reports about decisions and bridges. This package imports `dataplane`, `config`, `text` and the
-policies. The packages above it, and all packages that do I/O, exchange these values.
+policies. All packages that do I/O, and all that import this package, exchange these values.
 """

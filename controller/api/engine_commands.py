@@ -53,7 +53,7 @@ class ReadStats(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ReadInbound(BridgeCommand):
-    """Request counters of traffic from uplinks to `ofports` (all VM ports if there are several)."""
+    """Request counters of traffic from uplinks to `ofports`; several ofports stand for all VM ports."""
 
     ofports: tuple[int, ...]
 
@@ -75,10 +75,10 @@ class ReadForwarding(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Renew(BridgeCommand):
-    """Restart the timeouts of these learned flows, if they are unchanged.
+    """Restart the timeouts of those learned flows that have not changed.
 
-    Because the switch compares cookies, this command does not affect flows that no longer exist, or
-    whose address has since been learned on another port or outside the bridge.
+    The switch compares cookies, so a flow is skipped if it no longer exists, or if its address has since
+    been learned on another port or outside the bridge.
     """
 
     flows: tuple[FlowSpec, ...]
@@ -94,9 +94,9 @@ class Apply(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Prepare(Command):
-    """Send the changes of an `Apply` in advance, without effect, so that the `Apply` is fast later.
+    """Send the changes of an `Apply` in advance, but do not make them yet, so that the `Apply` is fast.
 
-    The switch drops changes that are not applied within a few seconds.
+    The switch discards changes that are not applied within a few seconds.
     """
 
     apply: Apply
@@ -142,9 +142,9 @@ class AddSelectGroup(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Shape(BridgeCommand):
-    """Set the queues of devices, as (device, queues); None removes our queues. The answer is a `Shaped`.
+    """Set the queues of devices, as (device, queues). Queues None: remove ours. The answer is a `Shaped`.
 
-    `replaces`: the devices on which another program's qdisc is replaced, too.
+    `replaces`: the devices on which another program's qdisc may also be replaced.
     """
 
     wanted: tuple[tuple[str, Shaper | None], ...]
@@ -153,7 +153,7 @@ class Shape(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ForwardByOne(BridgeCommand):
-    """Make NORMAL forward on plain uplink `uplink`, and disconnect the `others`, as a rescue does.
+    """Make NORMAL use only plain uplink `uplink`, and disconnect the `others`, as `ovs-lbt rescue` does.
 
     The answer is a `ForwardingByOne`.
     """
@@ -174,8 +174,8 @@ class AnnounceEndpoints(BridgeCommand):
 class Setting:
     """The new value of an external_ids key of a record; None removes the key.
 
-    `table`: Bridge, Interface, Port or, with the record `.`, Open_vSwitch. If `column` is not
-    external_ids, that column is set instead.
+    `table`: Bridge, Interface or Port, or Open_vSwitch with the record `.`. If `column` is not
+    external_ids, the value is that of the column `column`.
     """
 
     table: str
@@ -226,7 +226,7 @@ class Report(Command):
 
 @dataclass(frozen=True, slots=True)
 class ReportFailure(Command):
-    """An internal error in the bridge or request `of`. `again`: the log already contains the error."""
+    """Report an internal error that concerns bridge or request `of`. `again`: the log already has it."""
 
     of: str
     error: Exception

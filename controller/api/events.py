@@ -55,7 +55,7 @@ class AddressesRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class Leading(Event):
-    """The leader has changed. `leads`: whether this service, and not another one, leads from now on."""
+    """The leader has changed. `leads`: whether this service leads from now on."""
 
     leads: bool
 
@@ -216,7 +216,7 @@ class LearnedRead(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class PortFlagsSet(BridgeEvent):
-    """The result of a `SetPortFlags`: the requested ports with the flag no-flood, or an `error`.
+    """The result of a `SetPortFlags`: the requested ports that now have the flag no-flood, or an `error`.
 
     `before`: all ports that had the flag before the change.
     """
@@ -287,10 +287,10 @@ class ForwardingByOne(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class Tick(Event):
-    """Run the due timers of the bridge whose timer has been due longest.
+    """Run all due timers of the bridge that has waited longest for a due timer.
 
     The service sends another `Tick` while a timer is due. Between two ticks, the service can carry out
-    the commands of the first `Tick`, and handle urgent events.
+    the commands from the first `Tick`, and handle urgent events.
     """
 
 

@@ -51,7 +51,7 @@ class Happened(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One move of VM port `unit`, or of a number of `buckets` of policy `unit`."""
+    """A move of VM port `unit` or, if `buckets` is set, of that many buckets of policy `unit`."""
 
     unit: str
     source: str | None
@@ -128,7 +128,7 @@ def ends(source: str | None, target: str, reason: str) -> tuple[str, str]:
 
 
 def as_line(entry: Entry, epoch_s: float) -> str:
-    """Return an entry as one line of JSON. `epoch_s`: the wall-clock time at which `at_s` was zero."""
+    """Return an entry as one line of JSON. `epoch_s`: the wall-clock time at which engine time was zero."""
     after = "after" if entry.happened is Happened.OUTCOME else "expected"
     shown: dict[str, Any] = {
         "at": round(epoch_s + entry.at_s, 3),

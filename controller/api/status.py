@@ -1,4 +1,4 @@
-"""The status of bridges for `show`, metrics and dashboards: its JSON form, and metrics computed from it."""
+"""The status of bridges for `show`, metrics and dashboards, with its JSON form and its metrics."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def _if_set(record: object, *names: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class StatusMetric(Generic[Shown]):
-    """A metric of an uplink, VM port or bridge. `labels`: all but the record's name."""
+    """A metric of an uplink, VM port or bridge. `labels`: its labels except the record's name."""
 
     read: Callable[[Shown], Value]
     labels: tuple[str, ...]

@@ -1,6 +1,6 @@
 """Sends requests to the service, prints its answers, and returns exit statuses.
 
-Answers go to stdout, errors and warnings to stderr. `check` also reports network problems that counters show.
+Answers go to stdout, errors and warnings to stderr. `check` also looks for network problems in counters.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def show(bridge: str | None) -> int:
 
 
 def check(words: Sequence[str], json_wanted: bool) -> int:
-    """Print the findings of `check` from the service and this host, and return the exit status."""
+    """Print what the service and tests on this host find for `check`, and return the exit status."""
     import ovs.dirs
 
     from controller.operations.check import ERROR, Finding, lines, problems

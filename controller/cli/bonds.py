@@ -127,7 +127,7 @@ def _say(line: str) -> None:
 
 
 def forward(host: Host) -> str:
-    """Return a description of the migration's steps and risks."""
+    """Return a description of the steps and risks of migrating a Linux bond to a bridge."""
     bond, bridge = host.bond, host.bridge
     new = ", a new bridge" if host.makes_bridge else ""
     lines = [
@@ -143,7 +143,7 @@ def forward(host: Host) -> str:
 
 
 def back(host: Host) -> str:
-    """Return a description of the steps and risks of the migration back to a Linux bond."""
+    """Return a description of the steps and risks of migrating back to a Linux bond."""
     bond = host.bond
     lines = [
         f"{bond.name}: bond on {host.bridge}, {', '.join(bond.members)}",
@@ -167,7 +167,7 @@ def _told(stack: Stack) -> list[str]:
 
 
 def configuration(host: Host) -> str:
-    """Return the configuration of bridge and bond for ifupdown, netplan and NetworkManager."""
+    """Return the configuration of a bridge and its bond for ifupdown, netplan and NetworkManager."""
     bond, bridge = host.bond, host.bridge
     addresses = [address.partition(" ")[0] for address in host.own.addresses]
     routes = [*host.own.routes, *host.own.routes6]

@@ -1,6 +1,6 @@
 """Starts the service for `ovs-lbt run`, or prints the reason why it does not start.
 
-Commands that act in place of the service use the same log and the same environment variables.
+Commands that do the service's work without it use the same log and the same environment variables.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _running() -> str | None:
 
 
 def log(level: int, everything: bool = False) -> None:
-    """Log ovs-lbt's messages from `level` on, and libraries' warnings or `everything`, to stderr."""
+    """Log ovs-lbt messages of at least `level` to stderr. `everything`: also libraries' info messages."""
     terminal.log_to_stderr()
     logging.getLogger("controller").setLevel(level)
     for noisy, quiet in (
@@ -107,12 +107,12 @@ def log(level: int, everything: bool = False) -> None:
 
 
 def blamed_database(why: str) -> str:
-    """Return the error text with the environment variable OVS_LBT_OVSDB instead of --ovsdb."""
+    """Return the error text with --ovsdb replaced by the environment variable OVS_LBT_OVSDB."""
     return blamed(why, {"--ovsdb": RUN_VARIABLES["--ovsdb"]})
 
 
 def take_variables(options: argparse.Namespace) -> dict[str, str]:
-    """Set missing options of `run` from environment variables, and return those used, by option."""
+    """Set missing options of `run` from environment variables. Return the variables used, by option."""
     taken = {}
     for option, variable in RUN_VARIABLES.items():
         name = option.removeprefix("--").replace("-", "_")
@@ -123,7 +123,7 @@ def take_variables(options: argparse.Namespace) -> dict[str, str]:
 
 
 def blamed(why: str, taken: dict[str, str]) -> str:
-    """Return the error text with environment variables instead of the options that they replaced."""
+    """Return the error text, with each option in `taken` replaced by its environment variable."""
     for option, variable in taken.items():
         why = re.sub(rf"(?<![\w-]){option}(?![\w-])", variable, why)
     return why

@@ -1,6 +1,6 @@
-"""Reports the settings of Open vSwitch that the NORMAL action follows, and ovs-lbt does not.
+"""Reports the Open vSwitch settings that the NORMAL action follows but ovs-lbt does not.
 
-docs/reference/openvswitch.md names all other columns and keys, too; `tests/reference/columns.py` lists these.
+docs/reference/openvswitch.md describes all columns and keys; `tests/reference/columns.py` has the others.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Name(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What ovs-lbt does (DIFFERENT or REFUSED) with some settings of a table, and why."""
+    """How ovs-lbt treats some settings of a table (DIFFERENT or REFUSED), and why."""
 
     table: str
     what: str

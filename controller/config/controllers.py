@@ -19,7 +19,7 @@ DIALED = ("tcp:", "ssl:")
 
 
 def is_allowed(row: BridgeRow) -> bool:
-    """Whether the service can connect. A bridge without `protocols` allows all versions."""
+    """Whether the bridge allows the service's OpenFlow version. Without `protocols`, it allows all."""
     return not row.protocols or SPOKEN in row.protocols
 
 
@@ -48,7 +48,7 @@ def was_loosened(row: BridgeRow, on_bond: bool) -> bool:
 
 
 def hidden_flows(row: BridgeRow, on_bond: bool, listens_on: int | None) -> Iterator[str]:
-    """Report hidden flows of Open vSwitch that send frames to NORMAL, past the flows of any program.
+    """Report hidden Open vSwitch flows that send frames to NORMAL before any program's flows match.
 
     On a bond, NORMAL does not flood to VM ports, because our flows do. On plain uplinks, NORMAL floods to
     every uplink; `attach` has set the fail mode `secure` there. `listens_on`: the service's TCP port.
@@ -70,7 +70,7 @@ def hidden_flows(row: BridgeRow, on_bond: bool, listens_on: int | None) -> Itera
 
 
 def not_done(row: BridgeRow, plain_uplinks: int) -> Iterator[str]:
-    """Report settings that prevent the service from connecting, or form a loop when the switch restarts.
+    """Report settings that keep the service from connecting, or cause a loop when the switch restarts.
 
     `plain_uplinks`: the number of named uplinks that are not in a bond, including absent uplinks.
     """

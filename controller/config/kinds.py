@@ -70,7 +70,7 @@ def name_in(names: Collection[str]) -> Kind:
 def amount(
     unit: str, lowest: float, highest: float, convert: Callable[[float], float] = float
 ) -> Kind:
-    """Return the kind of a number from `lowest` to `highest`. `convert` computes its value."""
+    """Return the kind of a number from `lowest` to `highest`. `convert` turns the number into the value."""
     within = checked(lambda text: float(_number(text, NUMBER)), lambda n: lowest <= n <= highest)
     return Kind(lambda text: convert(within(text)), f"{unit} from {lowest:.10g} to {highest:.10g}")
 
@@ -115,7 +115,7 @@ class CheckedHost:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The uplinks that a rule names, in order, and the uplinks that it excludes with "!"."""
+    """The uplinks that a rule names, in the rule's order, and those that it excludes with "!"."""
 
     named: tuple[str, ...]
     ruled_out: tuple[str, ...]

@@ -237,7 +237,7 @@ def returned(row: BridgeRow, uplinks: Collection[str], lag: bool) -> Iterator[st
     """Report mirrors whose frames return on other bond members, because mirrored frames bypass our flows.
 
     `lag`: whether the upstream switch treats the uplinks as one link, so that no frame returns.
-    The source of a mirrored frame is an address in another VLAN, so it looks like another host's frame.
+    A mirrored frame's source is an address in another VLAN, so the frame looks like another host's.
     """
     bond = next((p for p in row.ports if {i.name for i in p.interfaces} == {*uplinks}), None)
     for mirror in row.mirrors if bond is not None and not lag else ():

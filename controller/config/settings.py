@@ -19,8 +19,8 @@ RULES = tuple(f"-{rule}" for rule in VM_RULE_KEYS)
 class Settings:
     """The values of our keys in one bridge's records.
 
-    `last`: the values that were in force before, keyed by record and key. `in_force`: the values in
-    force now. `errors`: the invalid values, without duplicates.
+    `last`: the previous values in force, keyed by record and key. `in_force`: the values in force now.
+    `errors`: the invalid values, without duplicates.
     """
 
     def __init__(self, last: Mapping[tuple[str, str], Any]) -> None:
@@ -39,7 +39,7 @@ class Settings:
     def given(
         self, record: str, ids: Mapping[str, str], keys: Mapping[str, Key], prefix: str = PREFIX
     ) -> dict[str, Any]:
-        """Return the values of the `keys` in `ids`. An invalid value is replaced by the last valid value."""
+        """Return the values of `keys` that `ids` has. An invalid value is replaced by the last valid one."""
         values: dict[str, Any] = {}
         for name, key in keys.items():
             if (text := ids.get(prefix + name)) is None:
@@ -71,7 +71,7 @@ class Settings:
                 self.report_unread(record, "external_ids", key, "the key is unknown", remedy)
 
     def report_unread(self, record: str, column: str, key: str, problem: str, remedy: str) -> None:
-        """Report a key without effect. `remedy`: the text before the command that removes the key."""
+        """Report a key that has no effect. `remedy`: the text in front of the command that removes it."""
         table, _, name = record.partition(" ")
         remove = f"ovs-vsctl remove {table.lower()} {quoted(name)} {column} {quoted(key)}"
         self.report(record, key, problem, remedy + remove)

@@ -277,7 +277,7 @@ class BridgeConfig:
 
     @property
     def checks_paths(self) -> bool:
-        """Whether the uplinks probe each other. On a LAG, the upstream switch selects uplinks."""
+        """Whether the uplinks probe each other; never on a LAG, where the upstream switch selects uplinks."""
         return self.path_check and not self.on_a_lag and not self.observes_bond
 
     @property
@@ -294,7 +294,7 @@ class BridgeConfig:
     def forwards(self) -> bool:
         """Whether a pipeline is possible, even if all plain uplinks are absent.
 
-        Without a pipeline, a bridge with plain uplinks (fail mode secure) does not even connect its VMs.
+        Without a pipeline, a bridge with plain uplinks (fail mode secure) does not even connect its VMs to each other.
         """
         return bool(self.uplinks or self.settings.get((f"Bridge {self.name}", f"{PREFIX}uplinks")))
 

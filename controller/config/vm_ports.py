@@ -232,7 +232,7 @@ class _Reader:
 
 @functools.lru_cache(maxsize=64)
 def vm_keys(carriers: frozenset[str], team: tuple[str, ...]) -> Mapping[str, Key]:
-    """Return a VM port's keys, which accept only the names of these uplinks as values."""
+    """Return a VM port's keys. `carriers`: the uplinks valid for `pin`. `team`: those for other rules."""
     takes = {
         "pin": replace(kinds.name_in(carriers), expected=one_of(sorted(carriers))),
         "allow": kinds.uplinks_of(team),

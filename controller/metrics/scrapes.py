@@ -60,10 +60,10 @@ class Server(ThreadingMixIn, WSGIServer):
         defer(self.socket)
 
     def get_request(self) -> tuple[Any, Any]:
-        """Accept a connection, without a pause after one that is closed or has sent nothing.
+        """Accept a connection. No pause follows one that is closed or has not sent anything yet.
 
         Raises:
-            OSError: the connection is closed, or nothing was sent on it.
+            OSError: the connection is closed, or has not sent anything yet.
         """
         request, client_address = super().get_request()
         refuse_silent(request)

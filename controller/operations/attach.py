@@ -47,7 +47,7 @@ class Attach(Change):
     """An attach in progress. Its steps: READ, STORE, TAKE_OVER, FLUSH (plain uplinks), INSTALL; LEAVE.
 
     `settings`: the settings that the attach writes. `undo`: the settings that roll it back. `trial`: if
-    set, the job ends when the bridge has been read. `dry_run`: a failed `trial` is refused.
+    set, the job only reads the bridge. `dry_run`: the request is refused if the attach would fail.
     """
 
     step: Step = Step.READ
@@ -60,8 +60,8 @@ class Attach(Change):
     def fail_mode(self) -> tuple[Setting, ...]:
         """The setting that changes the fail mode, if needed. The change flushes all flows.
 
-        To lose few frames, our flows are installed as soon as the switch reports that the default
-        flow was removed. The flows are checked again when the database reports that all settings
+        To lose few frames, the service installs our flows as soon as the switch reports that the
+        default flow is gone. The flows are checked again when the database reports that all settings
         are applied.
         """
         return tuple(setting for setting in self.settings if setting.column == "fail_mode")

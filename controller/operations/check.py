@@ -52,9 +52,9 @@ NONE_ATTACHED = "no bridge is attached; to test one: ovs-lbt check BRIDGE"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. `text`: the problem; the action that solves it.
+    """One finding. `text`: the problem and how to solve it.
 
-    `check`: the kind of the finding, a word for programs. `bridge`: None for a finding about the host.
+    `check`: the kind of finding, a word for programs. `bridge`: None for a finding about the host.
     `runbook`: the name of a runbook in docs/runbooks.md or docs/runbooks-service.md.
     """
 

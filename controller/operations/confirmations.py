@@ -1,8 +1,8 @@
 """Rolls back changes (attach, detach, set) that operators do not confirm in time.
 
-The changes are stored in the database, so changes from before this service started are also handled.
-The start of a reversal is first written to the database. If that fails, nothing is changed, and the
-reversal is tried again. After that, the reversal runs like an operator's request.
+The changes are stored in the database, so those made before this service started are also handled.
+A reversal first records its start in the database. If that fails, nothing is changed, and the reversal
+is tried again. If it succeeds, the reversal runs like an operator's request.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Confirmations:
     _invalid: dict[str, str] = field(default_factory=dict)
 
     def reverts_s(self) -> float:
-        """Return the time of the next reversal; infinity if no reversal is possible now."""
+        """Return when the next reversal is due; infinity if no reversal is possible now."""
         return min((there.due_s for there in self._next()), default=float("inf"))
 
     def _next(self) -> list[_Waiting]:
@@ -234,7 +234,7 @@ class Confirmations:
         return there
 
     def abandon_reversals(self) -> list[int]:
-        """Leave reversals to the service that now leads. Return the requests that wait for them."""
+        """Leave reversals to the service that now leads. Return the requests that wait for a reversal."""
         asked = [number for one in self._waiting.values() for number in one.asked]
         for one in self._waiting.values():
             one.step, one.asked = Step.WAIT, []

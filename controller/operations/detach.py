@@ -39,8 +39,8 @@ class Detach(Change):
     """A detach in progress. Its steps: GATHER, REMOVE, FORWARD (only if needed), FORGET, LEAVE.
 
     `purge`: whether operators' settings are also removed. `lost`: a description of failed steps.
-    `stays`: a description of the settings that stay in the database. `one_uplink`: the only uplink on
-    which the bridge will forward, if a loop would form otherwise; `settings` are written afterwards.
+    `stays`: a description of the settings that stay in the database. `one_uplink`: a command to forward
+    on one uplink only, if a loop would form otherwise. `settings`: those written after that command.
     """
 
     step: Step = Step.GATHER

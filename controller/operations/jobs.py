@@ -111,7 +111,7 @@ class Job:
         return []
 
     def goes_on_s(self) -> float:
-        """Return the time when the job continues without an event; infinity if it waits for events."""
+        """Return when the job continues even without an event; infinity if it waits for an event."""
         return float("inf")
 
     def interrupted(self, why: str, now_s: float) -> Commands:
@@ -119,7 +119,7 @@ class Job:
         return self.end(why, now_s, refused=True)
 
     def blame(self, since_s: float) -> str:
-        """Return the end of an answer that names the ovs-lbt fault since `since_s`, if there is one."""
+        """Return a clause that blames the ovs-lbt fault since `since_s`; empty if there was no fault."""
         fault = self.fleet.blamed(self.name, since_s)
         return f", because ovs-lbt itself failed: {fault.text}; {OUR_LOG}" if fault else ""
 
@@ -137,7 +137,7 @@ class Job:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Store(Job):
-    """A request that only stores settings in the database. Its only step is STORE, then `then` runs."""
+    """A request that only stores settings in the database, and then calls `then`. Its only step is STORE."""
 
     then: Then
     step: Step = Step.STORE
@@ -356,7 +356,7 @@ class Jobs:
             return [*failed, *job.interrupted(self.fleet.failures[job.name].why, now_s)]
 
     def next_s(self) -> float:
-        """Return the earliest time when a job continues without an event; infinity if none does."""
+        """Return when the first job continues even without an event; infinity if none does."""
         return min((job.goes_on_s() for job in self._by_number.values()), default=float("inf"))
 
     def abandon(self) -> list[int]:

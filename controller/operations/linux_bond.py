@@ -80,9 +80,9 @@ class Vlan:
 
 @dataclass(frozen=True, slots=True)
 class LinuxBond:
-    """A Linux bond. `members`: in the order of their move. `options`: as in `ip link add`.
+    """A Linux bond. `members`: in the order in which they move. `options`: as in `ip link add`.
 
-    `settings`: columns of the new Port. `lost`: lost functions. `is_port`: it is a bridge port.
+    `settings`: columns of the new Port. `lost`: functions it lacks. `is_port`: the bond is a bridge port.
     """
 
     name: str

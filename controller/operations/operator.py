@@ -1,6 +1,6 @@
 """Checks operators' requests, carries them out (over several events if needed) and answers them.
 
-Every refusal is one line: the problem; the action that solves it.
+Every refusal is one line, which states the problem and how to solve it.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ OBSERVED = "observe mode: uplinks and loads are those of enforce mode, not the c
 
 
 def only(bridges: Iterable[Bridge], plan_id: str | None) -> str:
-    """Return the bridge for `apply` if none is named: that of plan `plan_id`, else the one with moves.
+    """Return the bridge for an `apply` without a name: that of plan `plan_id`, else that with moves.
 
     Raises:
         Refused: there is no plan, or several plans have moves.
@@ -276,7 +276,7 @@ def _stuck(uplink: str, opinion: Opinion) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first few names, and the number of further names."""
+    """Return a text with the first few names and the number of remaining names."""
     more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
     return ", ".join([*names[:NAMED], *more])
 

@@ -1,6 +1,6 @@
 """Reads and writes an unconfirmed change in the database: the kind of change, and settings to restore.
 
-The change is stored in the key `unconfirmed` of the bridge, also while the bridge is not attached. So a
+The change is stored in the key `unconfirmed` of the bridge, even if the bridge is not attached. So a
 service that starts, or a command that runs without a service, can read the change.
 """
 
@@ -145,12 +145,12 @@ def _records(row: BridgeRow) -> dict[tuple[str, str], Mapping[str, str]]:
 
 
 def before_attach(row: BridgeRow) -> tuple[Setting, ...]:
-    """Return the settings that an attach replaces, without operators' keys of uplinks and VM ports."""
+    """Return the settings that an attach replaces, except operators' keys of uplinks and VM ports."""
     return tuple(s for s in keys_of(row) if s.table == "Bridge" or s.key in _OF_SERVICE)
 
 
 def before_set(row: BridgeRow, settings: Iterable[Setting]) -> tuple[Setting, ...]:
-    """Return `settings` with their current values."""
+    """Return `settings` with the values that the records currently have."""
     ids = _records(row)
 
     def before(s: Setting) -> str | None:
@@ -162,7 +162,7 @@ def before_set(row: BridgeRow, settings: Iterable[Setting]) -> tuple[Setting, ..
 
 
 def values(change: Unconfirmed) -> dict[str, str]:
-    """Return the keys and values with which a bridge is attached again; keys without prefix."""
+    """Return the values, by key without prefix, with which a reverted detach attaches the bridge again."""
     names = {s.key.removeprefix(PREFIX): s.value for s in change.back if s.table == "Bridge"}
     return {
         name: value
@@ -217,13 +217,13 @@ def waiting(name: str, change: Unconfirmed, epoch_now_s: float) -> str:
 
 
 def nothing_waits(name: str) -> str:
-    """Return the refusal of `confirm` and `rollback` for a bridge without an unconfirmed change."""
+    """Return why `confirm` and `rollback` are refused for a bridge without an unconfirmed change."""
     found = f"bridge {name} has no unconfirmed change"
     return f"{found}; only a change with --rollback-after must be confirmed, within the given time"
 
 
 def too_late(name: str, change: Unconfirmed) -> str:
-    """Return the refusal of `confirm` after the deadline of a change."""
+    """Return why `confirm` is refused after the deadline of a change."""
     found = f"{change.what} was not confirmed in time, and is being rolled back"
     return f"bridge {name}: {found}; run {change.what} again"
 

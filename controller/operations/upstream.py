@@ -1,7 +1,7 @@
 """Finds problems in the upstream network from a bridge's counters, for `check`.
 
-Without a LAG, each broadcast arrives on every uplink, except the uplink on which a local VM sent it. On a
-LAG, a broadcast from the network arrives on one member, and local VMs' broadcasts do not return.
+Without a LAG, a broadcast from the network arrives on every uplink, and a local VM's broadcast returns on
+all other uplinks. On a LAG, the former arrives on one member, and the latter does not return.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """The record of an uplink in the database. None: the value is unknown or not counted."""
+    """The record of an uplink in the database. A value is None if it is unknown or not counted."""
 
     mtu: int | None = None
     speed_bps: int | None = None
@@ -74,7 +74,7 @@ def parse(dumped: str) -> list[Counted]:
 def findings(
     team: JsonObject, ports: Mapping[str, Port], flows: Sequence[Counted]
 ) -> Iterator[Finding]:
-    """Report the problems upstream of a bridge that counters show.
+    """Report problems in the upstream network that a bridge's counters show.
 
     `team`: the bridge in the answer of `check`. `ports`: its uplinks. `flows`: the ovs-lbt flows.
     """

@@ -1,10 +1,10 @@
 """Replays one host's recorded traffic with one policy: runs the engine with a simulated switch.
 
 Time jumps from one event to the next. Polls at which the engine would not decide anything are
-skipped. The traffic of the skipped time counts in the figures, but the switch's clocks and counters
-do not advance. So every window has exactly the same contents as without the jump, and all decisions
-are exactly the same. A sample during which a policy that acts immediately would move nothing,
-according to the loads in the trace, is replayed without any poll ("passes by").
+skipped. The figures include the traffic of the skipped time, but the switch's clocks and counters do
+not advance. So every window has exactly the same contents as if nothing were skipped, and all decisions
+are exactly the same. If a policy acts immediately, and would move nothing at the loads of a sample in
+the trace, the sample is replayed without any poll (it "passes by").
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WHOLE_MS = 1000 // math.gcd(1000, TICKS_PER_S)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Replay options for all policies. `settings`: keys of the bridge and values, without prefix."""
+    """Replay options for all policies. `settings`: the bridge's values, by key without prefix."""
 
     uplinks: int = 2
     mix: Mix = field(default_factory=Mix)

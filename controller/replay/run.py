@@ -108,8 +108,8 @@ def _work(host: HostTrace, policy: str, options: Options) -> Figures:
 def search_rarely() -> None:
     """Make Python's garbage collector run rarely from now on.
 
-    A replay creates few reference cycles, but so many objects that collections would be frequent.
-    Each would examine the whole trace.
+    A replay creates few reference cycles, but so many objects that collections would be frequent,
+    and each collection would examine the whole trace.
     """
     gc.freeze()
     gc.set_threshold(MADE_BETWEEN_SEARCHES)

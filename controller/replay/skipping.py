@@ -84,7 +84,7 @@ def _repeats(rates: Rates) -> bool:
 
 
 def is_live(rates: Rates) -> bool:
-    """Whether a counter is known to be updated without delay, and has no recorded late updates."""
+    """Whether a counter is known to be updated without delay, and no late update was recorded."""
     return rates.late is False and not rates.updates
 
 
@@ -194,7 +194,7 @@ def round_s(team_view: TeamView) -> float:
 
 
 def remembered_s(team_view: TeamView) -> float:
-    """Return for how many seconds a load change can affect decisions, including one more round."""
+    """Return how long a load change can affect decisions, in seconds, plus one round of polls."""
     longest_s = max(
         (_remembered_s(team_view, p) for p in team_view.config.rebalancing), default=0.0
     )

@@ -1,4 +1,4 @@
-"""A simulated bridge for `replay`: forwards like the installed team, and counts traffic.
+"""A simulated bridge for `replay`, which forwards as the installed flows would, and counts traffic.
 
 Counters count all offered traffic, including the part that exceeds an uplink's capacity. They are
 exact, so that constant loads give constant rates: the clock ticks 1024 times a second, and a counter
@@ -102,12 +102,12 @@ class Counters(Generic[Key]):
             self._totals[key] = sent + tx * ticks, received + rx * ticks
 
     def reading(self, key: Key) -> tuple[float, float, float]:
-        """Return the time that a counter has counted, and the bytes that were sent and received."""
+        """Return for how long the counter has counted, and the bytes that it has sent and received."""
         sent, received = self._totals.get(key, (0, 0))
         return self.age / TICKS_PER_S, sent / TICKS_PER_S, received / TICKS_PER_S
 
     def stand_still(self, until_s: float, ticks: int | None = None) -> None:
-        """Pause counting from the last reading or load change until `until_s`, or for `ticks`."""
+        """Pause counting, from the last reading or load change to `until_s`, but for at most `ticks`."""
         at = _ticks(until_s)
         self.at = at if ticks is None else min(at, self.at + ticks)
 

@@ -80,7 +80,7 @@ def cut(text: str, width: int) -> str:
 
 
 def shortened(text: str, width: int, more: str) -> str:
-    """Shorten a name to `width` cells: keep its beginning and its end, which usually differs."""
+    """Shorten a name to `width` cells. Keep both ends, because similar names often differ at the end."""
     if width_of(text) <= width:
         return text
     room = width - width_of(more)
@@ -175,7 +175,7 @@ def row(columns: Sequence[Column], spans: Line, given: Sequence[int], look: Look
 
 
 def table(columns: Sequence[Column], rows: Sequence[Line], look: Look, indent: int) -> list[Line]:
-    """Draw a header line and the rows. `indent`: the width to leave free for an indent."""
+    """Draw a header line and the rows. `indent`: the width that the caller indents each line by."""
     shown = [
         at
         for at, column in enumerate(columns)

@@ -65,7 +65,7 @@ PORTS = (
 def lines(
     answer: JsonObject, look: Look, clock: Callable[[float], str] | None = None
 ) -> list[Line]:
-    """Format the whole answer. `clock` formats seconds since the epoch."""
+    """Format the whole answer to `show`. `clock` formats seconds since the epoch."""
     if answer.get("standby"):
         # A service on standby manages no bridges.
         drawn = [line(f"on standby: {answer['leader']} leads")]
@@ -172,7 +172,7 @@ def guessed(uplink: str, capacity_bps: float) -> str:
 
 
 def notes(bridge: JsonObject) -> list[str]:
-    """Return lines for all problems that need attention."""
+    """Return a line for each problem of a bridge that needs attention."""
     failure = bridge.get("failure")
     return [
         *([f"failure    {failure}; {FAILED}"] if failure else []),

@@ -1,4 +1,4 @@
-"""Writes to the terminal: its width and colours, safe output of external text, and log lines."""
+"""Determines the terminal's width and colours, makes external text safe to print, and writes the log."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ READ_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """The result of a failed read: the service does not answer. `why`: the reason."""
+    """The result of a failed read. `why`: the reason, for example that the service does not answer."""
 
     why: str
 
@@ -61,9 +61,9 @@ def read(version: str = "") -> Picture:
 
 
 class Feed:
-    """Reads the status every `interval_s`, and carries out commands at the same time.
+    """Reads the status every `interval_s`, and carries out commands in parallel.
 
-    `tell` is called with each result, on a thread that Feed starts. `read_now`: set to read now.
+    `tell` is called with each result, on a thread that Feed starts. Set `read_now` to read immediately.
     """
 
     def __init__(self, tell: Callable[[News], None], interval_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Handles keys in `top`: returns the new state after a key, and the requests to the service."""
+"""Handles keys in `top`: returns the state after a pressed key, and requests to the service."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Effect = Quit | Refresh | Ask
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A pane: its number of lines, and the highest line number to which its text can be scrolled."""
+    """A pane: its height in lines, and the last line of its text that can be scrolled to the top."""
 
     lines: int
     last: int = 0

@@ -101,7 +101,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """The mode to choose one of `uplinks` for a command. `port`: the command's VM port, if any."""
+    """The mode in which the operator chooses one of `uplinks`. `port`: the command's VM port, if any."""
 
     command: str
     uplinks: tuple[str, ...]
@@ -131,7 +131,7 @@ class Message:
 # This class has no slots, because it caches its rows.
 @dataclass(frozen=True)
 class State:
-    """The whole state of `top`. `pictures`: the newest last; earlier ones are used to count drops.
+    """The whole state of `top`. `pictures`: recent answers, the newest last; drops are counted between them.
 
     `only`: the bridges to show; empty for all. `bridge`: the bridge that is shown alone. `away`: the reason
     why the service does not answer. `now_s`: the current time on the clock of the pictures.
@@ -220,7 +220,7 @@ class Row:
         return "\n".join(str(word) for word in words if word)
 
     def rank(self, column: str) -> Any:
-        """Return the value to sort by. None sorts below all other values."""
+        """Return the value by which `column` sorts rows. An unknown `drop_ratio` sorts lowest."""
         match column:
             case "tx" | "rx":
                 return self.port[f"{column}_bps"]
@@ -236,9 +236,9 @@ class Row:
 
 
 def dropped(before: JsonObject | None, now: JsonObject) -> float | None:
-    """Return the ratio of dropped packets between two answers, in the worse direction.
+    """Return the ratio of packets dropped between two answers, in the direction with the higher ratio.
 
-    None if the switch counts drops in neither direction, or if its counters were reset.
+    Return None if the switch counts no drops in either direction, or if its counters were reset.
     """
     if before is None:
         return None
@@ -253,7 +253,7 @@ def dropped(before: JsonObject | None, now: JsonObject) -> float | None:
 
 
 def with_picture(state: State, picture: Picture) -> State:
-    """Return the state with a new answer of the service."""
+    """Return the state with a new answer from the service."""
     over_s = max(DROPS_OVER_S, state.interval_s)
     kept = [*state.pictures, picture]
     while len(kept) > 2 and picture.at_s - kept[1].at_s >= over_s - 0.1:
