@@ -53,7 +53,7 @@ class ReadStats(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ReadInbound(BridgeCommand):
-    """Request counters of traffic from uplinks to `ofports`; several ofports stand for all VM ports."""
+    """Request counters of traffic from uplinks to `ofports`; if several, to all VM ports."""
 
     ofports: tuple[int, ...]
 
@@ -77,8 +77,8 @@ class ReadForwarding(BridgeCommand):
 class Renew(BridgeCommand):
     """Restart the timeouts of those learned flows that have not changed.
 
-    The switch compares cookies, so a flow is skipped if it no longer exists, or if its address has since
-    been learned on another port or outside the bridge.
+    The switch compares cookies, so a flow is skipped if it no longer exists, or if its address has
+    since been learned on another port or outside the bridge.
     """
 
     flows: tuple[FlowSpec, ...]
@@ -94,7 +94,7 @@ class Apply(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Prepare(Command):
-    """Send the changes of an `Apply` in advance, but do not make them yet, so that the `Apply` is fast.
+    """Send the changes of an `Apply` in advance, so that the `Apply` itself only commits them.
 
     The switch discards changes that are not applied within a few seconds.
     """
@@ -142,7 +142,7 @@ class AddSelectGroup(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Shape(BridgeCommand):
-    """Set the queues of devices, as (device, queues). Queues None: remove ours. The answer is a `Shaped`.
+    """Set the queues of devices; queues None: remove ours. The answer is a `Shaped`.
 
     `replaces`: the devices on which another program's qdisc may also be replaced.
     """
@@ -153,7 +153,7 @@ class Shape(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ForwardByOne(BridgeCommand):
-    """Make NORMAL use only plain uplink `uplink`, and disconnect the `others`, as `ovs-lbt rescue` does.
+    """Make NORMAL use only plain uplink `uplink`, and disconnect the `others`, as in a rescue.
 
     The answer is a `ForwardingByOne`.
     """
@@ -204,7 +204,7 @@ class Write(Command):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Command):
-    """Answer a standby service's check (`Challenged`): this service is alive."""
+    """Answer a standby service's check (`Challenged`) that this service is alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class Report(Command):
 
 @dataclass(frozen=True, slots=True)
 class ReportFailure(Command):
-    """Report an internal error that concerns bridge or request `of`. `again`: the log already has it."""
+    """Report an internal error in handling bridge or request `of`. `again`: already in the log."""
 
     of: str
     error: Exception

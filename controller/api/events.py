@@ -216,7 +216,7 @@ class LearnedRead(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class PortFlagsSet(BridgeEvent):
-    """The result of a `SetPortFlags`: the requested ports that now have the flag no-flood, or an `error`.
+    """The result of a `SetPortFlags`: the requested ports that now have no-flood, or an `error`.
 
     `before`: all ports that had the flag before the change.
     """
@@ -287,7 +287,7 @@ class ForwardingByOne(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class Tick(Event):
-    """Run all due timers of the bridge that has waited longest for a due timer.
+    """Run the due timers of the bridge whose timer has been due longest.
 
     The service sends another `Tick` while a timer is due. Between two ticks, the service can carry out
     the commands from the first `Tick`, and handle urgent events.

@@ -128,7 +128,7 @@ def ends(source: str | None, target: str, reason: str) -> tuple[str, str]:
 
 
 def as_line(entry: Entry, epoch_s: float) -> str:
-    """Return an entry as one line of JSON. `epoch_s`: the wall-clock time at which engine time was zero."""
+    """Return an entry as one line of JSON. `epoch_s`: the wall-clock time of engine time zero."""
     after = "after" if entry.happened is Happened.OUTCOME else "expected"
     shown: dict[str, Any] = {
         "at": round(epoch_s + entry.at_s, 3),

@@ -1,6 +1,6 @@
 """Sends requests to the service, prints its answers, and returns exit statuses.
 
-Answers go to stdout, errors and warnings to stderr. `check` also looks for network problems in counters.
+Answers go to stdout, errors and warnings to stderr. `check` also examines network counters.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def show(bridge: str | None) -> int:
 
 
 def check(words: Sequence[str], json_wanted: bool) -> int:
-    """Print what the service and tests on this host find for `check`, and return the exit status."""
+    """Print what the service and checks on this host have found, and return the exit status."""
     import ovs.dirs
 
     from controller.operations.check import ERROR, Finding, lines, problems

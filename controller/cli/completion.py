@@ -115,7 +115,7 @@ def script(shell: str) -> str:
 def answer(words: Sequence[str]) -> str:
     """Return the candidates for the last word, one per line: the word, a tab, and its description.
 
-    If the shell must not add a space to the word, the line ends with another tab. Names that are not safe as
+    If the shell must not add a space, the line ends with another tab. Names that are not safe as
     unquoted words in a shell are omitted.
     """
     lines = []

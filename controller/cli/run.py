@@ -95,7 +95,7 @@ def _running() -> str | None:
 
 
 def log(level: int, everything: bool = False) -> None:
-    """Log ovs-lbt messages of at least `level` to stderr. `everything`: also libraries' info messages."""
+    """Log ovs-lbt's messages to stderr, from `level` up. `everything`: also libraries' info."""
     terminal.log_to_stderr()
     logging.getLogger("controller").setLevel(level)
     for noisy, quiet in (
@@ -112,7 +112,7 @@ def blamed_database(why: str) -> str:
 
 
 def take_variables(options: argparse.Namespace) -> dict[str, str]:
-    """Set missing options of `run` from environment variables. Return the variables used, by option."""
+    """Set missing options of `run` from environment variables; return those used, by option."""
     taken = {}
     for option, variable in RUN_VARIABLES.items():
         name = option.removeprefix("--").replace("-", "_")

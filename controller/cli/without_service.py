@@ -21,7 +21,7 @@ from controller.text.wording import STARTED, Refused, quoted
 
 
 def rescue(bridge: str | None, dry_run: bool) -> int:
-    """Make a bridge with plain uplinks (None: all attached) forward on one uplink, without the service."""
+    """Make a bridge (None: all) forward on one of its plain uplinks, without the service."""
     from controller import rescue as rescuing
 
     return _print(lambda: rescuing.rescue(client.database(), bridge, dry_run))

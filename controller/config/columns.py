@@ -1,6 +1,6 @@
 """Reports the Open vSwitch settings that the NORMAL action follows but ovs-lbt does not.
 
-docs/reference/openvswitch.md describes all columns and keys; `tests/reference/columns.py` has the others.
+docs/reference/openvswitch.md also describes other settings, from `tests/reference/columns.py`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ DIALED = ("tcp:", "ssl:")
 
 
 def is_allowed(row: BridgeRow) -> bool:
-    """Whether the bridge allows the service's OpenFlow version. Without `protocols`, it allows all."""
+    """Whether the bridge allows the service's OpenFlow version; without `protocols`, it does."""
     return not row.protocols or SPOKEN in row.protocols
 
 
@@ -70,7 +70,7 @@ def hidden_flows(row: BridgeRow, on_bond: bool, listens_on: int | None) -> Itera
 
 
 def not_done(row: BridgeRow, plain_uplinks: int) -> Iterator[str]:
-    """Report settings that keep the service from connecting, or cause a loop when the switch restarts.
+    """Report settings that keep the service from connecting, or cause a loop after a restart.
 
     `plain_uplinks`: the number of named uplinks that are not in a bond, including absent uplinks.
     """

@@ -35,7 +35,7 @@ def copy_on(row: BridgeRow) -> str | None:
 def last_keys(row: BridgeRow) -> Mapping[str, str]:
     """Return the last keys of a bridge whose keys have disappeared; empty for any other bridge.
 
-    The result is also empty if plain uplinks were replaced by a bond, to use the bridge without ovs-lbt.
+    The result is also empty if plain uplinks were turned into a bond, to use it without ovs-lbt.
     """
     if row.keys_lost or row.attached:
         return row.keys if row.keys_lost else {}
@@ -51,7 +51,7 @@ def last_keys(row: BridgeRow) -> Mapping[str, str]:
 
 
 def recalled(row: BridgeRow) -> BridgeRow:
-    """Return the bridge; if its keys have disappeared, with its last keys."""
+    """Return the bridge, with its last keys if its keys have disappeared."""
     keys = last_keys(row)
     return replace(row, external_ids={**keys, **row.external_ids}, keys_lost=True) if keys else row
 

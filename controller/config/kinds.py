@@ -70,7 +70,7 @@ def name_in(names: Collection[str]) -> Kind:
 def amount(
     unit: str, lowest: float, highest: float, convert: Callable[[float], float] = float
 ) -> Kind:
-    """Return the kind of a number from `lowest` to `highest`. `convert` turns the number into the value."""
+    """Return the kind of a number from `lowest` to `highest`, converted by `convert`."""
     within = checked(lambda text: float(_number(text, NUMBER)), lambda n: lowest <= n <= highest)
     return Kind(lambda text: convert(within(text)), f"{unit} from {lowest:.10g} to {highest:.10g}")
 

@@ -101,7 +101,7 @@ def to_attach(row: BridgeRow) -> str:
 
 
 def not_attached(row: BridgeRow, what: str = "") -> str:
-    """Return the error text for a bridge that is not attached. `what`: the text before the error."""
+    """Return the error text for a bridge that is not attached. `what`: a prefix for the text."""
     return f"{what}bridge {row.name} is not attached; to attach it: {to_attach(row)}"
 
 

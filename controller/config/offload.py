@@ -63,7 +63,7 @@ NOTHING = Offload()
 
 
 def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
-    """Return the offload of a bridge and its uplinks, without the effects on the bridge's policies."""
+    """Return the offload of a bridge with these uplinks, without the effects on policies."""
     names = {uplink.name for uplink in uplinks}
     by_tc = row.hw_offload and not row.in_userspace
     representors = [i.name for i in row.interfaces if i.represents and i.name not in names]
@@ -84,7 +84,7 @@ def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
 
 
 def with_policies(found: Offload, policies: Iterable[str], connection_hash: str) -> Offload:
-    """Return `found` with the effects on `policies`, given the bridge's setting `connection_hash`."""
+    """Return `found` with the effects on `policies`, given the setting `connection_hash`."""
     if not found.by_tc:
         return found
     hashed = (_hashed(policy, connection_hash, found.no_card) for policy in sorted({*policies}))

@@ -19,7 +19,7 @@ RULES = tuple(f"-{rule}" for rule in VM_RULE_KEYS)
 class Settings:
     """The values of our keys in one bridge's records.
 
-    `last`: the previous values in force, keyed by record and key. `in_force`: the values in force now.
+    `last`: the previous values in force, keyed by record and key. `in_force`: the values in force.
     `errors`: the invalid values, without duplicates.
     """
 
@@ -39,7 +39,7 @@ class Settings:
     def given(
         self, record: str, ids: Mapping[str, str], keys: Mapping[str, Key], prefix: str = PREFIX
     ) -> dict[str, Any]:
-        """Return the values of `keys` that `ids` has. An invalid value is replaced by the last valid one."""
+        """Return the values of `keys` in `ids`, or, for an invalid value, the last valid value."""
         values: dict[str, Any] = {}
         for name, key in keys.items():
             if (text := ids.get(prefix + name)) is None:
@@ -71,7 +71,7 @@ class Settings:
                 self.report_unread(record, "external_ids", key, "the key is unknown", remedy)
 
     def report_unread(self, record: str, column: str, key: str, problem: str, remedy: str) -> None:
-        """Report a key that has no effect. `remedy`: the text in front of the command that removes it."""
+        """Report a key without effect. `remedy`: the text before the command to remove the key."""
         table, _, name = record.partition(" ")
         remove = f"ovs-vsctl remove {table.lower()} {quoted(name)} {column} {quoted(key)}"
         self.report(record, key, problem, remedy + remove)

@@ -135,7 +135,7 @@ class VmPortConfig:
 
     @property
     def may_spread(self) -> bool:
-        """Whether the port's connections can use several uplinks, always or sometimes."""
+        """Whether the port's connections can use several uplinks, at least sometimes."""
         return PRESETS[self.policy].spreads_connections and not self.unsplittable
 
     @property
@@ -277,7 +277,7 @@ class BridgeConfig:
 
     @property
     def checks_paths(self) -> bool:
-        """Whether the uplinks probe each other; never on a LAG, where the upstream switch selects uplinks."""
+        """Whether uplinks probe each other; not on a LAG, as its upstream switch picks uplinks."""
         return self.path_check and not self.on_a_lag and not self.observes_bond
 
     @property
@@ -294,7 +294,7 @@ class BridgeConfig:
     def forwards(self) -> bool:
         """Whether a pipeline is possible, even if all plain uplinks are absent.
 
-        Without a pipeline, a bridge with plain uplinks (fail mode secure) does not even connect its VMs to each other.
+        Without a pipeline, a bridge with plain uplinks (fail mode secure) forwards no frames.
         """
         return bool(self.uplinks or self.settings.get((f"Bridge {self.name}", f"{PREFIX}uplinks")))
 

@@ -161,9 +161,9 @@ def port_vlans(mode: str | None, tag: int | None, trunks: Iterable[int]) -> Port
 def carriers(port: PortVlans, uplinks: Mapping[str, PortVlans]) -> frozenset[str]:
     """Return the names of the uplinks that a VM port can use because of its VLANs.
 
-    These are the uplinks that carry all VLANs of the port. If there are none, or if the port is a trunk
-    without a list of VLANs, they are those that carry at least one VLAN of the port, including its
-    native VLAN (if any).
+    These are the uplinks that carry all VLANs of the port. If there are none, or if the port is a
+    trunk without a list of VLANs, they are those that carry at least one VLAN of the port,
+    including its native VLAN (if any).
     """
     sharing = {
         name

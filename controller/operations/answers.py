@@ -56,7 +56,7 @@ def _faults(faults: Sequence[Faulted]) -> dict[str, Any]:
 
 
 def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
-    """Return the answer to `move`. Call this before the move, because the answer names the old uplink."""
+    """Return the answer to `move`. It names the old uplink, so call this before the move."""
     source = bridge.placing.on_switch.by_unit().get(port.name)
     if source == target:
         return f"{called(port)}: already on {target}"
@@ -64,7 +64,7 @@ def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
 
 
 def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str:
-    """Return the answer to `pin`: when the VM port will move to `target`. Call this before pinning it."""
+    """Return the answer to `pin`, which says when the VM port moves. Call this before the pin."""
     source = bridge.placing.on_switch.by_unit().get(port.name)
     text = f"{called(port)}: pinned to {target}"
     if bridge.observing:

@@ -44,7 +44,7 @@ HASH, HASH_AT_ATTACH = "connection-hash", "auto"
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Attach(Change):
-    """An attach in progress. Its steps: READ, STORE, TAKE_OVER, FLUSH (plain uplinks), INSTALL; LEAVE.
+    """An attach in progress. Steps: READ, STORE, TAKE_OVER, FLUSH (plain uplinks), INSTALL; on failure, LEAVE.
 
     `settings`: the settings that the attach writes. `undo`: the settings that roll it back. `trial`: if
     set, the job only reads the bridge. `dry_run`: the request is refused if the attach would fail.
@@ -61,8 +61,8 @@ class Attach(Change):
         """The setting that changes the fail mode, if needed. The change flushes all flows.
 
         To lose few frames, the service installs our flows as soon as the switch reports that the
-        default flow is gone. The flows are checked again when the database reports that all settings
-        are applied.
+        default flow is gone. The flows are checked again when the database reports that all
+        settings are applied.
         """
         return tuple(setting for setting in self.settings if setting.column == "fail_mode")
 

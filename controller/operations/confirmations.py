@@ -1,8 +1,8 @@
 """Rolls back changes (attach, detach, set) that operators do not confirm in time.
 
 The changes are stored in the database, so those made before this service started are also handled.
-A reversal first records its start in the database. If that fails, nothing is changed, and the reversal
-is tried again. If it succeeds, the reversal runs like an operator's request.
+A reversal first records its start in the database. If that fails, nothing is changed, and the
+reversal is tried again. If it succeeds, the reversal runs like an operator's request.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class Confirmations:
         return there
 
     def abandon_reversals(self) -> list[int]:
-        """Leave reversals to the service that now leads. Return the requests that wait for a reversal."""
+        """Leave reversals to the service that now leads. Return the requests that wait for one."""
         asked = [number for one in self._waiting.values() for number in one.asked]
         for one in self._waiting.values():
             one.step, one.asked = Step.WAIT, []

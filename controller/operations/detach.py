@@ -39,8 +39,8 @@ class Detach(Change):
     """A detach in progress. Its steps: GATHER, REMOVE, FORWARD (only if needed), FORGET, LEAVE.
 
     `purge`: whether operators' settings are also removed. `lost`: a description of failed steps.
-    `stays`: a description of the settings that stay in the database. `one_uplink`: a command to forward
-    on one uplink only, if a loop would form otherwise. `settings`: those written after that command.
+    `stays`: a description of the settings that stay in the database. `one_uplink`: a command to
+    forward on only one uplink, if a loop would form otherwise. `settings`: written afterwards.
     """
 
     step: Step = Step.GATHER

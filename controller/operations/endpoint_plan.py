@@ -51,7 +51,7 @@ Counters = Mapping[str, tuple[int, int]]
 
 
 def measured_for_s(asked: str) -> float:
-    """Return how long to measure. `asked`: the key stats-update-interval, as ovs-vsctl prints it."""
+    """Return how long to measure. `asked`: stats-update-interval, as ovs-vsctl prints it."""
     digits = asked.strip().strip('"')
     is_number = digits.isascii() and digits.isdigit()
     return UPDATES * max(UPDATE_INTERVAL_S, int(digits) / MS_PER_S if is_number else 0.0)

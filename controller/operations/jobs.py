@@ -111,7 +111,7 @@ class Job:
         return []
 
     def goes_on_s(self) -> float:
-        """Return when the job continues even without an event; infinity if it waits for an event."""
+        """Return when the job continues even without an event; infinity if it needs an event."""
         return float("inf")
 
     def interrupted(self, why: str, now_s: float) -> Commands:
@@ -119,7 +119,7 @@ class Job:
         return self.end(why, now_s, refused=True)
 
     def blame(self, since_s: float) -> str:
-        """Return a clause that blames the ovs-lbt fault since `since_s`; empty if there was no fault."""
+        """Return a clause that blames an ovs-lbt fault since `since_s`; empty if there is none."""
         fault = self.fleet.blamed(self.name, since_s)
         return f", because ovs-lbt itself failed: {fault.text}; {OUR_LOG}" if fault else ""
 
@@ -137,7 +137,7 @@ class Job:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Store(Job):
-    """A request that only stores settings in the database, and then calls `then`. Its only step is STORE."""
+    """A request that only stores settings, and then calls `then`. Its only step is STORE."""
 
     then: Then
     step: Step = Step.STORE
@@ -295,7 +295,7 @@ class Jobs:
             raise Refused(f"another request is changing bridge {bridge}; try again later")
 
     def begin(self, job: Job) -> None:
-        """Begin a job, which replaces a job with the same number and answers that job's request."""
+        """Begin a job. It replaces any job with the same number, and answers that job's request."""
         assert not (isinstance(job, Change) and job.name in self.in_hand), "one change at a time"
         before = self._by_number.get(job.number)
         assert before is None or before.step is Step.REVERT, "a number identifies one request"

@@ -80,9 +80,9 @@ class Vlan:
 
 @dataclass(frozen=True, slots=True)
 class LinuxBond:
-    """A Linux bond. `members`: in the order in which they move. `options`: as in `ip link add`.
+    """A Linux bond. `is_port`: it is a bridge's port. `members`: in the order in which they move.
 
-    `settings`: columns of the new Port. `lost`: functions it lacks. `is_port`: the bond is a bridge port.
+    `options`: as in `ip link add`. `settings`: the new Port's columns. `lost`: functions it lacks.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Reads and writes an unconfirmed change in the database: the kind of change, and settings to restore.
 
-The change is stored in the key `unconfirmed` of the bridge, even if the bridge is not attached. So a
-service that starts, or a command that runs without a service, can read the change.
+The change is stored in the key `unconfirmed` of the bridge, even if the bridge is not attached. So
+a service that starts, or a command that runs without a service, can read the change.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _records(row: BridgeRow) -> dict[tuple[str, str], Mapping[str, str]]:
 
 
 def before_attach(row: BridgeRow) -> tuple[Setting, ...]:
-    """Return the settings that an attach replaces, except operators' keys of uplinks and VM ports."""
+    """Return the settings that an attach replaces; operators' keys of uplinks and VM ports stay."""
     return tuple(s for s in keys_of(row) if s.table == "Bridge" or s.key in _OF_SERVICE)
 
 
@@ -162,7 +162,7 @@ def before_set(row: BridgeRow, settings: Iterable[Setting]) -> tuple[Setting, ..
 
 
 def values(change: Unconfirmed) -> dict[str, str]:
-    """Return the values, by key without prefix, with which a reverted detach attaches the bridge again."""
+    """Return the values, by key without prefix, to attach the bridge again after a detach."""
     names = {s.key.removeprefix(PREFIX): s.value for s in change.back if s.table == "Bridge"}
     return {
         name: value
@@ -217,7 +217,7 @@ def waiting(name: str, change: Unconfirmed, epoch_now_s: float) -> str:
 
 
 def nothing_waits(name: str) -> str:
-    """Return why `confirm` and `rollback` are refused for a bridge without an unconfirmed change."""
+    """Return why `confirm` and `rollback` are refused without an unconfirmed change."""
     found = f"bridge {name} has no unconfirmed change"
     return f"{found}; only a change with --rollback-after must be confirmed, within the given time"
 

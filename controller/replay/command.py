@@ -35,7 +35,7 @@ HEAD = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay a trace with each policy, and print the result. Returns the exit status."""
+    """Replay a trace with each policy, print the result, and return the exit status."""
     parser = _parser()
     options = parser.parse_args(list(arguments))
     if (options.trace is None) == (options.prometheus is None):

@@ -1,10 +1,10 @@
 """Replays one host's recorded traffic with one policy: runs the engine with a simulated switch.
 
 Time jumps from one event to the next. Polls at which the engine would not decide anything are
-skipped. The figures include the traffic of the skipped time, but the switch's clocks and counters do
-not advance. So every window has exactly the same contents as if nothing were skipped, and all decisions
-are exactly the same. If a policy acts immediately, and would move nothing at the loads of a sample in
-the trace, the sample is replayed without any poll (it "passes by").
+skipped. The figures include the traffic of the skipped time, but the switch's clocks and counters
+do not advance. So every window has exactly the same contents as if nothing were skipped, and all
+decisions are exactly the same. If a policy acts immediately, and would move nothing at the loads of
+a sample in the trace, the sample is replayed without any poll (it "passes by").
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _OF_ANOTHER_SHAPE = (ValueError, KeyError, TypeError, OverflowError, RecursionEr
 
 
 def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
-    """Fetch a bridge's mean VM port loads in steps of five minutes. Each label `instance` is a host.
+    """Fetch a bridge's mean VM port loads in steps of five minutes. Each `instance` is a host.
 
     Raises:
         BadTrace: Prometheus does not answer, or its answer is not a trace.

@@ -100,8 +100,8 @@ def quiet_until_s(
 ) -> float:
     """Return the time until which no decision differs from the last one, if loads do not change.
 
-    `at_once`: all VM ports use a policy that acts immediately. `steady_s`: the start of the current
-    loads. Returns `now_s` if the next decision may differ, for example while a policy pauses or
+    `at_once`: all VM ports use a policy that acts immediately. `steady_s`: when the current loads
+    began. Returns `now_s` if the next decision may differ, for example while a policy pauses or
     loads from before `steady_s` still count; infinity if no decision will differ.
     """
     scheduler = bridge.scheduler

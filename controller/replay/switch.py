@@ -102,12 +102,12 @@ class Counters(Generic[Key]):
             self._totals[key] = sent + tx * ticks, received + rx * ticks
 
     def reading(self, key: Key) -> tuple[float, float, float]:
-        """Return for how long the counter has counted, and the bytes that it has sent and received."""
+        """Return how long the counters have counted, and the bytes sent and received by `key`."""
         sent, received = self._totals.get(key, (0, 0))
         return self.age / TICKS_PER_S, sent / TICKS_PER_S, received / TICKS_PER_S
 
     def stand_still(self, until_s: float, ticks: int | None = None) -> None:
-        """Pause counting, from the last reading or load change to `until_s`, but for at most `ticks`."""
+        """Pause from the last reading or load change until `until_s`, but for at most `ticks`."""
         at = _ticks(until_s)
         self.at = at if ticks is None else min(at, self.at + ticks)
 

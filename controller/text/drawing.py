@@ -80,7 +80,7 @@ def cut(text: str, width: int) -> str:
 
 
 def shortened(text: str, width: int, more: str) -> str:
-    """Shorten a name to `width` cells. Keep both ends, because similar names often differ at the end."""
+    """Shorten a name to `width` cells. Keep both ends: similar names often differ at the end."""
     if width_of(text) <= width:
         return text
     room = width - width_of(more)

@@ -1,4 +1,4 @@
-"""Determines the terminal's width and colours, makes external text safe to print, and writes the log."""
+"""Determines the terminal's width and colours, makes external text safe, and writes the log."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ UNREACHED = f"ovs-vswitchd is not running or does not answer; {STARTED}"
 
 
 class Refused(Exception):
-    """The error for a command that cannot be carried out. Its text: the problem; how to solve it."""
+    """The error for a request that cannot be carried out: the problem, and how to solve it."""
 
 
 def one_line(text: str, kept: str = "") -> str:
@@ -166,7 +166,7 @@ def hashed_by(used: str, why: str, cost: str | None = None) -> str:
 
 
 def because(error: Exception) -> str:
-    """Return the text of an error, with the name of its file (if any) but without the error number."""
+    """Return the text of an error, with the file's name (if any), without the error number."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     said = in_words(error)

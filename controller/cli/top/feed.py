@@ -19,7 +19,7 @@ READ_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """The result of a failed read. `why`: the reason, for example that the service does not answer."""
+    """The result of a failed read of the service's status. `why`: the reason."""
 
     why: str
 
@@ -63,7 +63,7 @@ def read(version: str = "") -> Picture:
 class Feed:
     """Reads the status every `interval_s`, and carries out commands in parallel.
 
-    `tell` is called with each result, on a thread that Feed starts. Set `read_now` to read immediately.
+    `tell` is called with each result, on a thread that Feed starts. To read now, set `read_now`.
     """
 
     def __init__(self, tell: Callable[[News], None], interval_s: float) -> None:

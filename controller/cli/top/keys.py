@@ -47,7 +47,7 @@ Effect = Quit | Refresh | Ask
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A pane: its height in lines, and the last line of its text that can be scrolled to the top."""
+    """A pane: its height in lines, and the last line that can be scrolled to the top."""
 
     lines: int
     last: int = 0
