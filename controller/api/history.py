@@ -161,7 +161,7 @@ class Query:
     last: int = LAST
 
     def matches(self, entry: Mapping[str, Any]) -> bool:
-        """Whether an entry, as parsed from a line of a file, matches the query."""
+        """Whether an entry, as parsed from a line of JSON, matches the query."""
         if self.bridge not in (None, entry["bridge"]):
             return False
         names = {None, entry.get("port")}

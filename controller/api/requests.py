@@ -96,7 +96,7 @@ class Command:
 
     @property
     def options(self) -> list[Argument]:
-        """The arguments that a request contains as options, and not as settings."""
+        """The arguments that a request contains as options rather than settings."""
         return [a for a in self.carried if a.is_option and a.setting is None]
 
     def example_pairs(self) -> list[list[str]]:

@@ -41,13 +41,13 @@ class UplinkStatus:
     """The state of an uplink. `counters`: the uplink's counters in the last poll.
 
     `unrelieved`: the uplink is above the threshold, and its policy has no move that helps.
-    `link_changes`: the number of link changes since the service started. `units`: the number
-    of addresses behind VM ports on the uplink, if each address is a separate unit. `silent`: the protocols
-    that receive no answers on the uplink although its link is up. `decided`: the load, carried or
-    offered, on which the last load-balancing moves were based; None before the first move. `path_faults`: faults,
-    with the times at which they began, in seconds since the epoch. `waits`: why the uplink is not used
-    yet: spanning tree blocks the uplink, or no frame has arrived on it since its link came up. `absent`:
-    the uplink does not exist on the switch, for example because its device is missing.
+    `link_changes`: link changes since the service started. `units`: the number of addresses behind
+    VM ports on the uplink, if each is a separate unit. `silent`: the protocols that receive no
+    answers on the uplink although its link is up. `decided`: the load, carried or offered, on which
+    the last load-balancing moves were based; None before the first move. `path_faults`: faults,
+    with the times at which they began, in seconds since the epoch. `waits`: why the uplink is not
+    used yet: spanning tree blocks the uplink, or no frame has arrived on it since its link came up.
+    `absent`: the uplink does not exist on the switch, for example if its device is missing.
     `capacity_guessed`: the capacity is neither configured nor reported by the switch.
     """
 

@@ -68,7 +68,7 @@ def value(found: Any, key: str) -> Any:
 
 
 def as_json(printed: str) -> str:
-    """Return the harmless parts of JSON from `ip` or `ovs-vsctl list`; each row becomes an object."""
+    """Return the harmless parts of JSON from `ip` or `ovs-vsctl list`; rows become objects."""
     found = json.loads(printed)
     if isinstance(found, dict):
         found = [dict(zip(found["headings"], row, strict=True)) for row in found["data"]]

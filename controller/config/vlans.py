@@ -110,7 +110,7 @@ class PortVlans:
         return tag if self.takes_tagged and tag in self.carried else None
 
     def tag_in(self, vlan: int) -> int:
-        """Return the tag of this VLAN in the port's configuration; 0 for the native VLAN."""
+        """Return the tag that this VLAN has in the port's configuration; 0 for the native VLAN."""
         return 0 if vlan == self.native else vlan
 
     def tag_out(self, vlan: int) -> int:

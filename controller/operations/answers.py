@@ -110,5 +110,5 @@ def _change(key: Key, after: str | None, before: str | None) -> str:
 
 
 def called(port: VmPortConfig) -> str:
-    """Return the name of a VM port, with the name of its VM if that is different."""
+    """Return the name of a VM port, followed by its VM's name if the two differ."""
     return port.name if port.vm == port.name else f"{port.name} ({port.vm})"

@@ -44,7 +44,7 @@ HASH, HASH_AT_ATTACH = "connection-hash", "auto"
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Attach(Change):
-    """An attach in progress. Steps: READ, STORE, TAKE_OVER, FLUSH (plain uplinks), INSTALL; on failure, LEAVE.
+    """An attach. Steps: READ, STORE, TAKE_OVER, FLUSH (plain uplinks), INSTALL; on failure, LEAVE.
 
     `settings`: the settings that the attach writes. `undo`: the settings that roll it back. `trial`: if
     set, the job only reads the bridge. `dry_run`: the request is refused if the attach would fail.

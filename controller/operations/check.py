@@ -439,7 +439,7 @@ def _notes(about: About) -> Found:
 def answer(
     fleet: Fleet, bridges: Iterable[Bridge], now_s: float, others: Iterable[BridgeRow] = ()
 ) -> JsonObject:
-    """Return the answer about attached bridges, as documented in docs/reference/json.md.
+    """Return the answer to `check` for attached bridges, as documented in docs/reference/json.md.
 
     `others`: the records of bridges that are reported only if their keys have disappeared.
     """
@@ -454,13 +454,13 @@ def answer(
 
 
 def fit(fleet: Fleet, bridge: Bridge, now_s: float) -> JsonObject:
-    """Return the answer about a bridge that can be attached, after its inspection."""
+    """Return the answer to `check` for a bridge that was inspected and can be attached."""
     found = of_bridge(About(fleet, bridge, fleet.rows[bridge.config.name], now_s), Told.FIT)
     return _written(found, [_team(bridge, attached=False)])
 
 
 def unfit(row: BridgeRow, why: str) -> JsonObject:
-    """Return the answer about a bridge that `attach` would refuse."""
+    """Return the answer to `check` for a bridge that `attach` would refuse."""
     team = {"name": row.name, "attached": False, "uplinks": []}
     found = Finding(ERROR, "unfit", f"cannot be attached: {why}", row.name)
     return _written([*without_keys([row]), found], [team])

@@ -232,7 +232,7 @@ def detach(
 def traces(fleet: Fleet, row: BridgeRow) -> tuple[Setting, ...]:
     """Return the settings that remove all ovs-lbt keys from a bridge's records.
 
-    Operators' keys are included, and, if no other bridge is attached, the host's key `leader`.
+    Operators' keys are included, and also the host's key `leader` if no other bridge is attached.
     """
     settings = [*removed(row)]
     settings += (replace(setting, value=None) for setting in unconfirmed.keys_of(row))

@@ -1,4 +1,4 @@
-"""Collects all data that `explain` reports about one VM port: its uplink, the reason, its next move."""
+"""Collects what `explain` reports about a VM port: its uplink, the reason, and the next move."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Host:
     by_receiver: bool = False
 
     def placed(self, load: Load) -> Load:
-        """Return the part of a VM's load that uses the VM's endpoint."""
+        """Return the part of a VM's load that passes through the VM's endpoint."""
         return replace(load, tx_bps=0.0) if self.by_receiver else load
 
 

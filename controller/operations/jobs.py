@@ -99,7 +99,7 @@ class Job:
 
     @property
     def row(self) -> BridgeRow | None:
-        """The records of the bridge; None if it was deleted."""
+        """The records of the bridge; None if the bridge was deleted."""
         return self.fleet.rows.get(self.name)
 
     def written(self, error: str | None, now_s: float) -> Commands:

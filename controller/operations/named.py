@@ -59,7 +59,7 @@ def moving_bridge(bridge: Bridge) -> None:
 
 
 def interface(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig | None]:
-    """Return the attached bridge of an interface, and the VM port unless the interface is an uplink.
+    """Return the attached bridge of an interface, and the VM port (None for an uplink).
 
     `name` can also be the name of a VM's interface that is the same on every host (UUID/MAC).
     """

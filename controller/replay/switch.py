@@ -162,7 +162,7 @@ class Switch:
         ]
 
     def commit(self, team: Team, now_s: float) -> None:
-        """Forward like the pipeline of `team` from now on. All links are up."""
+        """From now on, forward as the pipeline of `team` does with all links up."""
         self.routes = {p.ofport: self._route(p, team) for p in team.vm_ports if p.order}
         self.bucket_uplinks = {
             (hashed.number, bucket): order[0]

@@ -166,7 +166,7 @@ def states(bridge: JsonObject) -> list[str]:
 
 
 def guessed(uplink: str, capacity_bps: float) -> str:
-    """Return the statement that a capacity is a guess, and the command that sets the capacity."""
+    """Return a note that a capacity is a guess, with the command to set it."""
     found = f"its link speed is unknown, and {capacity_bps / 1e6:g} Mbit/s is a guess"
     return f"{found}; to set it: ovs-lbt set interface {wording.quoted(uplink)} capacity-mbps=MBPS"
 
@@ -343,7 +343,7 @@ def used_by(port: JsonObject) -> str:
 
 
 def where(port: JsonObject) -> Span:
-    """Return the uplink in use, and the planned uplink if it differs."""
+    """Return the uplink that a port uses, and its planned uplink if the two differ."""
     uplink, planned = port["uplink"], port.get("planned_uplink")
     style = Style.PLAIN if uplink else Style.BAD
     if planned in (None, uplink):

@@ -109,7 +109,7 @@ def invalid(found: str, expected: str, names: Iterable[str] = ()) -> str:
 
 
 def is_invalid(found: str) -> str:
-    """Return a text that states that a value is invalid."""
+    """Return the part of an error text that says that a value is invalid."""
     return f"{shortened(found) or 'an empty value'} is invalid"
 
 
@@ -136,7 +136,7 @@ DROPPED = {
 
 
 def no_device(uplink: str) -> str:
-    """Return the statement that an uplink does not exist on the switch, and how to find the reason."""
+    """Return a note that the switch lacks an uplink, and how to find the reason."""
     found = (
         f"uplink {uplink}: Open vSwitch cannot open its device, so it does not exist on the switch"
     )
