@@ -160,7 +160,7 @@ class Bridge:
 
     @property
     def awaited(self) -> str:
-        """The reason why the bridge is not settled, as the end of a message."""
+        """The reason why `settled` is False, worded as the end of an error message."""
         if not self.connected:
             return f", because {UNREACHED}"
         if self.addresses.awaits_normal:
@@ -204,7 +204,7 @@ class Bridge:
 
     @property
     def announces(self) -> bool:
-        """Whether learning packets are sent."""
+        """Whether the service announces VM ports with learning packets."""
         return self.phase.is_attached and self.serves
 
     @property
@@ -434,8 +434,8 @@ class Bridge:
     def reconcile(self, now_s: float) -> Commands:
         """Update bindings to match homes and links, and the switch to match bindings.
 
-        The steps do not handle events. They are repeated after a bundle without changes, which is
-        done immediately. This method schedules announcements; `tick` sends them.
+        The steps do not handle events. They are repeated after a bundle without changes, because
+        such a bundle is complete immediately. This method schedules announcements; `tick` sends them.
         """
         assert self.connected or self.installed is None, "no flows are known without a connection"
         commands: Commands = []

@@ -71,12 +71,12 @@ class Failure:
 
     @property
     def text(self) -> str:
-        """The last error."""
+        """The text of the last error."""
         return self.texts[-1]
 
     @property
     def why(self) -> str:
-        """The answer to waiting requests."""
+        """The answer to requests that wait for the bridge."""
         return f"ovs-lbt itself failed: {self.text}; {OUR_LOG}"
 
 
@@ -326,7 +326,7 @@ class Fleet:
         return tuple(filter(None, map(self._status, wanted)))
 
     def status_after(self, name: str) -> BridgeStatus | None:
-        """Return the status of the attached bridge whose name is next after `name`; None without one."""
+        """Return the status of the next attached bridge by name after `name`; None after the last one."""
         behind = [bridge for bridge in self.serving if bridge.config.name > name]
         return next(filter(None, map(self._status, behind)), None)
 
@@ -350,7 +350,7 @@ def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Se
     NORMAL forwards briefly when the fail mode changes, and for longer while no service runs. Open
     vSwitch never forwards between ports that are `protected`. If other programs use that column, for
     example to isolate VMs, it is not changed: those VMs could then not reach uplinks. The key PROTECTED
-    marks ports that we protect; both are removed together. `config` None: the bridge is detached.
+    marks ports that we protect; key and protection end together. `config` None: the bridge is detached.
     """
     uplinks: Collection[str] = ()
     others_use_it = any(p.protected and PROTECTED not in p.external_ids for p in row.ports)

@@ -45,7 +45,7 @@ class Handover(Feature[ForwardingRead]):
     def gather(self, now_s: float) -> bool:
         """Bind every unit to one member, if this is needed before NORMAL takes over.
 
-        Policies and pins then have no effect until NORMAL has taken over. Return whether units gather.
+        Policies and pins then have no effect until NORMAL has taken over. Return whether units were bound.
         """
         bridge, because, self.because = self.bridge, self.because or ASKED_FOR, ""
         if not bridge.connected or not bridge.installed_anything or bridge.interrupted:
@@ -73,7 +73,7 @@ class Handover(Feature[ForwardingRead]):
         return [*self.read_for_normal(), *self.bridge.reconcile(now_s)]
 
     def leave(self, now_s: float) -> list[Command]:
-        """Hand the bond over to NORMAL. If necessary, units gather first."""
+        """Hand the bond over to NORMAL, after binding every unit to one member if necessary."""
         self.end_gathering()
         bridge = self.bridge
         if not bridge.on_normal or not bridge.connected or not bridge.installed_anything:
@@ -88,7 +88,7 @@ class Handover(Feature[ForwardingRead]):
     def introduce(self) -> None:
         """Prepare the frames from which NORMAL learns the VMs' ports after it has taken over a bond.
 
-        The frames do not leave the bridge. A later attach reads these addresses, including those of silent VMs.
+        The frames do not leave the bridge. A later attach reads the VMs' addresses from NORMAL, even of silent VMs.
         """
         if not self.config.on_bond:
             return

@@ -59,7 +59,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle that was sent and not yet answered. `waiting`: the replies to send after the answer."""
+    """A bundle that was sent but not answered yet. `waiting`: the replies to send after the answer."""
 
     bundle_id: int
     step: Step
@@ -101,7 +101,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
     def expect(self, moves: Iterable[Move]) -> None:
         """Add moves to the next bundle.
 
-        Many moves are combined: links may change often while the switch does not answer.
+        Many moves are combined by unit, because links may change often while the switch is silent.
         """
         self.expected += moves
         if len(self.expected) > MOST_EXPECTED:
@@ -449,7 +449,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         self._counted = some
 
     def expect_flush(self, now_s: float) -> None:
-        """Read flows often from now on: Open vSwitch will flush all flows when it has read the database."""
+        """Read flows often for a while: Open vSwitch will flush all flows when it has read the database."""
         self._flushes_until_s = now_s + FLUSHED_WITHIN_S
         self.audit_due_s = now_s
 

@@ -134,5 +134,5 @@ class LostKeys:
         self._kept = {name: kept for name, kept in self._kept.items() if name in names}
 
     def expires_s(self) -> float:
-        """Return when the next lost keys cease to apply; infinity if no keys are lost."""
+        """Return when lost keys next expire; infinity if no keys are lost."""
         return min((kept.until_s for kept in self._kept.values()), default=float("inf"))

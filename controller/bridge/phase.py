@@ -47,8 +47,8 @@ class Phase(Enum):
 class Turn(Enum):
     """An event that may change the phase of a bridge.
 
-    The value: the phases that this event changes, and the next phase. None: the phase of an attached
-    bridge, `ON_NORMAL` if the bridge has a bond and is in observe mode, otherwise `SERVING`.
+    The value: the phases that this event changes, and the next phase. None as the next phase stands
+    for `ON_NORMAL` if the bridge has a bond and is in observe mode, and for `SERVING` otherwise.
     """
 
     # A request to attach or detach begins.
@@ -66,7 +66,7 @@ class Turn(Enum):
 
 
 def after(phase: Phase, turn: Turn, observes_bond: bool) -> Phase:
-    """Return the phase after a turn. `observes_bond`: the bridge has a bond and is in observe mode."""
+    """Return the phase after event `turn`. `observes_bond`: the bridge has a bond and is in observe mode."""
     changed, follows = turn.value
     if phase not in changed:
         return phase

@@ -33,7 +33,7 @@ RuleStates = Mapping[str, Mapping[Rule, str]]
 
 @dataclass(slots=True)
 class Counts:
-    """The number of one bridge's moves that were planned, applied and refused so far, by reason."""
+    """The numbers of one bridge's moves planned, applied and refused so far, each by reason."""
 
     planned: Counter[Reason] = field(default_factory=Counter)
     # Confirmed by the switch.
@@ -123,7 +123,7 @@ class Placing(Feature[Never]):
 
     @property
     def kept_off(self) -> KeptOff:
-        """By unit, the uplinks on which path checks lose frames of its VLANs, or long frames."""
+        """By unit, the uplinks that lose frames in the unit's VLANs or long frames, as path checks show."""
         if not self.bridge.paths.since_s:
             return NOTHING
         learned, units = self.bridge.addresses.by_port, self.bridge.address_units.by_name.values()
@@ -322,11 +322,11 @@ class Placing(Feature[Never]):
         return (counted.rates if self.bridge.on_normal else counted.flows).known_s()
 
     def basis(self, policy: str, now_s: float) -> Basis:
-        """Return a policy's current basis for a decision."""
+        """Return the basis of the decision that a policy would make now."""
         return planning.basis(self.team_view, policy, self.bridge.scheduler.moved_s[policy], now_s)
 
     def bases(self, now_s: float) -> dict[str, Basis]:
-        """Return each policy's current basis for a decision, by policy."""
+        """Return, by policy, the basis of the decision that the policy would make now."""
         return {policy: self.basis(policy, now_s) for policy in self.config.policies}
 
     def following(self, config: BridgeConfig, now_s: float) -> tuple[Moved, ...]:

@@ -67,7 +67,7 @@ def igmp_query(vlan: int | None = None) -> bytes:
     """Return an IGMPv3 general query, which a VM answers with the VM's IPv4 multicast groups.
 
     The version is 3, because hosts use an older version for minutes after a query with that version.
-    Hosts that lack version 3 treat the query like one with their version. The source is 0.0.0.0, which
+    Hosts that lack version 3 treat the query like one of a version that they support. The source is 0.0.0.0, which
     no querier has, so hosts and switches neither elect us nor treat us as a router (RFC 4541 section
     2.1.1). `vlan`: the VLAN in the tag; None or 0: untagged.
     """
@@ -87,7 +87,7 @@ def mld_query(vlan: int | None = None) -> bytes:
 
     The version is 2, because hosts use an older version for minutes after a query with that version.
     Hosts accept only link-local sources (RFC 3810 section 5.1.14), so the source is the link-local
-    address that loses every election of a querier. `vlan`: the VLAN in the tag; None or 0: untagged.
+    address that loses every querier election. `vlan`: the VLAN in the tag; None or 0: untagged.
     """
     milliseconds = round(RESPONSE_TIME_S * 1000)
     query = struct.pack("!BBHHH16s", MLD_QUERY, 0, 0, milliseconds, 0, bytes(16))

@@ -64,7 +64,7 @@ class Shaper:
     """The queues that a device should have.
 
     `sources`: the class of each source address; frames from other addresses are in the default class.
-    `on_wire`: the capacity is that of the link, so preambles and inter-frame gaps count too. `queues`:
+    `on_wire`: whether preambles and inter-frame gaps also use capacity, as on the link. `queues`:
     the number of queues that share a socket's send buffer (userspace datapath); None: no shared buffer.
     """
 

@@ -2,7 +2,7 @@
 
 Tables: LEARN, SET_LOCK. Their flows add learned flows to LOCATION (the VM port of an address),
 LOCAL_SOURCE (which recognizes returning frames from the address), LOCK (the address was announced from
-this bridge a moment ago) and PORT_OUT (which drops frames from an uplink to a VM port).
+this bridge recently) and PORT_OUT (which drops frames from an uplink to a VM port).
 
 Invariant: the switch learns an address only on a VM port that is allowed to send from it, and at
 most `ADDRESSES_PER_PORT_MAX` addresses on each port. The flows learned on a port are removed

@@ -119,10 +119,10 @@ def _differing(desired: Mapping[Key, Spec], installed: Mapping[Key, Spec]) -> It
 
 
 def opening(desired: Pipeline, installed: Pipeline) -> Pipeline | None:
-    """Return the pipeline of the step before moves, which accepts unicast on all uplinks; None if not needed.
+    """Return the pipeline of a step that accepts unicast on all uplinks before moves; None if not needed.
 
     As soon as a VM port sends frames out on another uplink, upstream switches may send unicast there. So
-    the switch must have applied this step to its flow cache before.
+    the switch must have applied this step to its flow cache before moves.
     """
     dropping = (f.key for f in installed.flows.values() if f.table == Table.INBOUND and f.actions)
     opened = {key: f for key in dropping if (f := desired.flows.get(key)) and not f.actions}

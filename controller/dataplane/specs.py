@@ -94,7 +94,7 @@ class Learn:
     """Add ("learn") a flow to `table`.
 
     `delete_learned`: delete the learned flow together with the flow that contains this action. `limit`:
-    the most flows with `cookie` in the table; 0: no limit. `success`: the register that is set to 1 if
+    the maximum number of flows with `cookie` in the table; 0: no limit. `success`: the register that is set to 1 if
     the learned flow exists afterwards, else to 0.
     """
 
@@ -112,7 +112,7 @@ class Learn:
 class Multipath:
     """Hash a frame, and set `target` to the result, a number below `buckets`.
 
-    `fields`: Open vSwitch's name of the hashed fields. `basis` selects one of several hash functions.
+    `fields`: Open vSwitch's name for the hashed fields. `basis` selects one of several hash functions.
     """
 
     fields: str
@@ -164,7 +164,7 @@ class FlowSpec:
 
 @value(frozen=True, slots=True)
 class Bucket:
-    """A group's bucket, live while the port or group that it watches is. Kind `ff` requires one."""
+    """A group's bucket. It is live while the port or group that it watches is live."""
 
     actions: Actions
     watch_port: int | None = None
@@ -182,7 +182,7 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """All flows and groups of ovs-lbt that a bridge should have, or has."""
+    """All ovs-lbt flows and groups that a bridge should have, or has."""
 
     flows: Mapping[tuple[int, int, Match], FlowSpec]
     groups: Mapping[int, GroupSpec]

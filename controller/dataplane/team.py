@@ -166,7 +166,7 @@ class Team:
         return self.hears_everywhere and not self.over_normal
 
     def has_lanes(self, number: int) -> bool:
-        """Whether hash `number` spreads an endpoint's connections, which needs off-home addresses."""
+        """Whether hash `number` spreads an endpoint's connections, so that off-home addresses are needed."""
         ends = {endpoint.ofport for endpoint in self.endpoints}
         connections = {m.number for m in self.hashes if m.classifier is Classifier.TRANSPORT}
         spread = (port.ofport for port in self.vm_ports if port.hashed == number)

@@ -122,7 +122,7 @@ class DecisionLog:
     def saturation(
         self, team_view: TeamView, window_s: float, relieved: set[str], now_s: float
     ) -> list[Record]:
-        """Record changes in the set of uplinks above the threshold that no move relieves.
+        """Record changes in the set of uplinks that exceed the threshold and that no move relieves.
 
         `relieved`: the uplinks from which units are being moved now.
         """

@@ -57,9 +57,9 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """The planned moves of one policy, in order, and why the policy makes no other moves.
+    """The planned moves of one policy, in order, and why it makes no other moves (`rest`).
 
-    `rest` None: the policy did not decide, because loads are unknown. `verdicts`: by unit name, why
+    If `rest` is None, the policy did not decide, because loads are unknown. `verdicts`: by unit name, why
     the units on uplinks that the policy cannot relieve are not moved.
     """
 

@@ -119,15 +119,15 @@ class Scheduler:
     # ---- a decision --------------------------------------------------------------------
 
     def begin(self, now_s: float) -> None:
-        """Prepare the values of `TeamView` for a decision: call `decide` with that view afterwards."""
+        """Compute values that the next `TeamView` needs. Call `decide` with that view afterwards."""
         self.in_cooldown = frozenset().union(*(d.in_cooldown(now_s) for d in self.dampings))
         self.merge_due = self.splits.due(now_s)
 
     def decide(self, team_view: TeamView, now_s: float, between: bool = False) -> list[Wanted]:
         """Store the loads of a poll, and return the moves that each policy wants to make now.
 
-        `between`: only ports were read, between two polls, so policies with buckets in use do not
-        decide.
+        `between`: the loads are from a reading of ports only, between two polls, so policies with
+        buckets in use do not decide.
         """
         self.last_s = now_s
         same = self._judged is not None and self._judged.shows_same(team_view)

@@ -68,7 +68,7 @@ class Announcer(Feature[LearnedRead]):
     # ---- announcements -----------------------------------------------------------------
 
     def announce(self, announced: frozenset[Announced], now_s: float) -> None:
-        """Schedule announcements after each delay in AFTER_S; the first one waits for a pending read."""
+        """Schedule announcements after each delay in AFTER_S; the first waits for a pending reading."""
         if not announced or not self.bridge.announces:
             return
         if self.bridge.lacp_in_doubt:
@@ -205,7 +205,7 @@ class Announcer(Feature[LearnedRead]):
         """Return the learning packets and queries for VM ports and addresses with a due announcement.
 
         `from_normal`: addresses whose frames NORMAL has forwarded until now. Our pipeline learns these
-        from their learning packets, before it forgets addresses of unknown ports.
+        addresses from the learning packets, before it forgets the addresses of unknown ports.
         """
         config = self.config
         # These addresses are announced separately, because they may use another uplink than their port.

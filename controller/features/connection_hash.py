@@ -52,7 +52,7 @@ class ConnectionHash(Feature[SelectGroupAdded]):
 
     @property
     def changing(self) -> bool:
-        """Whether a request is pending."""
+        """Whether a request to add the select group is pending."""
         return self.request.asked is not None
 
     def forget_switch(self) -> None:

@@ -1,6 +1,6 @@
-"""The base class `Feature`: a task at intervals or on events that changes the switch or the database.
+"""The base class `Feature`: a task that changes the switch or the database, at intervals or on events.
 
-This module also has common parts of features: a `Request` to the switch, and a `Schedule` of actions.
+This module also defines what several features use: a `Request` to the switch, and a `Schedule` of actions.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Request(Generic[Wanted]):
     _not_before_s: float = 0.0
 
     def number_for(self, wanted: Wanted, now_s: float) -> int | None:
-        """Begin a request for state `wanted`. Return the number; None if no request is needed or possible."""
+        """Begin a request for state `wanted`. Return its number; None if no request is needed or possible."""
         waits = wanted == self._refused and now_s < self._not_before_s
         if self.asked is not None or wanted == self.confirmed or waits:
             return None
@@ -92,7 +92,7 @@ class Request(Generic[Wanted]):
         return self.asked is not None and number == self._number
 
     def finish(self, error: str | None, what: str, now_s: float) -> list[Command]:
-        """Handle the answer to the pending request. If the error is new, warn: `what`, then the error."""
+        """Handle the answer to the pending request. If the error is new, warn with `what` and the error."""
         assert self.asked is not None
         warns = error not in (None, self.error)
         if error is None:

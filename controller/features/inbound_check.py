@@ -1,12 +1,12 @@
 """The inbound check: checks whether inbound traffic follows VM ports that have moved.
 
 Upstream switches learn the new uplink of a VM port's addresses from a learning packet. A switch that
-lost the packet, or treated it as a loop, still sends to the old uplink. All frames arrive, but the
+lost the packet, or took it for a sign of a loop, still sends to the old uplink. All frames arrive, but the
 move did not relieve the old uplink. The service detects this with counters of the frames from each
 uplink to a VM port, and announces the VM port again.
 
 If inbound traffic follows, or there is none, upstream switches know the VM port on its uplink. On an
-active-backup bond, unicast that arrives on other uplinks is then dropped, as by the bond alone.
+active-backup bond, unicast that arrives on other uplinks is then dropped, as the bond itself would do.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class InboundCheck(Feature[InboundRead]):
         self._found.clear()
 
     def next_s(self) -> float:
-        """Return the time to read counters next; infinity if no VM port is checked."""
+        """Return when to read counters next; infinity if no VM port is checked."""
         return self._due_s if self._watched else math.inf
 
     def timers(self) -> Iterable[Timer]:
@@ -127,7 +127,7 @@ class InboundCheck(Feature[InboundRead]):
     def known(self, port: VmPort) -> VmPort:
         """Return `port` with `known_on` set if upstream switches know the VM port on its uplink.
 
-        The installed pipeline shows this, so it survives a restart of the service, not of the switch.
+        The installed pipeline shows this, so a restart of the service does not lose it.
         """
         installed = self.bridge.installation.installed
         if not self._drops_copies or installed is None or port.hashed is not None or not port.order:

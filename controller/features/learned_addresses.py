@@ -76,8 +76,7 @@ class Addresses(Feature[Never]):
         self._renewed_s = {n: at_s for n, at_s in self._renewed_s.items() if n in names}
 
     def seeds(self, added: Iterable[FlowSpec], installed: Pipeline) -> tuple[FlowSpec, ...]:
-        """Return the learned flows that the switch has lost, to install them together with the `added`
-        flows.
+        """Return the learned flows that the switch has lost, to install with the `added` flows.
 
         A port's learned flows are lost if the flows that learn from the port are new on the switch, or
         use a new cookie because the port's VLANs have changed, or if the port's ofport has changed

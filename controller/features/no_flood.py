@@ -168,6 +168,6 @@ class NoFlood(Feature[PortFlagsSet]):
         return commands
 
     def take_up(self) -> None:
-        """Set `ports` to the flags that the switch confirmed."""
+        """Set `ports` to the ports that have the flag according to the last confirmed request."""
         if self._set is not None:
             self.ports, self._set = self._set, None

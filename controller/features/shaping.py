@@ -1,6 +1,6 @@
-"""Applies shares, reservations and limits of VM ports with queues (`tc`) on uplinks.
+"""Uses queues (`tc`) on uplinks to apply the shares, reservations and limits of VM ports.
 
-A VM port has a class with the same number on every uplink, so a move does not change classes.
+A VM port's class has the same number on every uplink, so a move does not change classes.
 """
 
 from __future__ import annotations

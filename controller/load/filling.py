@@ -70,8 +70,8 @@ class Filling:
     def see(self, snapshot: Snapshot, rise: Load, late_rise: Load, now_s: float) -> None:
         """Store the current loads.
 
-        `rise`: the rise of the loads of VM ports with live counters since the last reading.
-        `late_rise`: the additional rise of uplink loads, from VM ports with late counters.
+        `rise`: the rise, since the last reading, of the loads of VM ports with live counters.
+        `late_rise`: the additional rise of uplink loads, caused by VM ports whose counters lag.
         """
         serving = failover.in_service(snapshot.uplinks)
         worst_ratio = gain.worst_ratio(serving)
@@ -93,7 +93,7 @@ class Filling:
         self._concerned = concerned
 
     def is_counted(self, at_s: float) -> bool:
-        """Whether loads with late counters have not changed since `at_s`."""
+        """Whether the loads of VM ports whose counters lag have not changed since `at_s`."""
         return at_s >= self.late_changed_s
 
     def read_addresses(self, now_s: float) -> None:
@@ -101,7 +101,7 @@ class Filling:
         self._addresses_s = (*self._addresses_s[1:], now_s)
 
     def addresses_known(self, lag_s: float | None) -> bool:
-        """Whether the last reading of addresses followed the last change of loads (late counters).
+        """Whether the counters of addresses were read after loads last changed.
 
         `lag_s`: the lag of the counters that were read; None: they are read whenever the switch has
         updated them.
@@ -140,7 +140,7 @@ class Filling:
         self.taken_s = now_s
 
     def least_unexplained(self, uplinks: Iterable[str]) -> Mapping[str, Load]:
-        """Return, by uplink, the lowest rate in `UNEXPLAINED_S` of traffic that belongs to no unit."""
+        """Return, by uplink, the lowest rate within `UNEXPLAINED_S` of the traffic outside all units."""
         lowest = ((name, self._lowest.get(name)) for name in uplinks)
         return {name: IDLE - known.load if known else IDLE for name, known in lowest}
 

@@ -31,7 +31,7 @@ class Flooded:
 
     @property
     def pps(self) -> float:
-        """The lowest rate of the last polls; 0 until there have been `POLLS` polls."""
+        """The lowest rate in the last `POLLS` polls; 0 until there have been as many."""
         return min(self._rates_pps) if len(self._rates_pps) == POLLS else 0.0
 
     def take_counters(
@@ -57,7 +57,7 @@ class Flooded:
 
 
 def same_by_all(came: Mapping[str, int] | Mapping[int, int]) -> bool:
-    """Whether each frame arrives on all uplinks. `came`: the frames that arrived, by uplink."""
+    """Whether each frame arrives on all uplinks. `came`: the number of frames, by uplink."""
     least, most = min(came.values(), default=0), max(came.values(), default=0)
     return len(came) > 1 and least >= ENOUGH_TO_COMPARE and most - least <= SAME_RATIO * most
 

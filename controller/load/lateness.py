@@ -30,7 +30,7 @@ JITTER_S = 0.05
 
 @dataclass(slots=True)
 class Lateness:
-    """The lateness of one bridge's flow counters. `_now_s` advances with each reading of flows."""
+    """How late one bridge's flow counters are. Time advances only with readings of flows."""
 
     _now_s: float = 0.0
     # When flow counters were last updated, and the bytes of uplinks and flow counters since then.
@@ -72,7 +72,7 @@ class Lateness:
 
     @property
     def more_s(self) -> float:
-        """The additional time, in seconds, that counters must be kept because flows are late."""
+        """The additional time, in seconds, that counters must be kept because flow counters lag."""
         still_s = min(self._now_s - self._counted_s, MOST_LATE_S)
         return still_s + sum(end_s - begin_s for begin_s, end_s in self._gaps)
 

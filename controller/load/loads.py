@@ -158,13 +158,13 @@ class Loads:
         return sum(rises, Load())
 
     def is_late(self, ofport: int) -> bool:
-        """Whether the counter of a port is late (`controller.load.rates`)."""
+        """Whether the switch updates the counter of a port only about twice a second."""
         return bool(self.at(ofport).rates.late)
 
     def counted_age_s(self, ofports: Iterable[int]) -> float:
-        """Return the time, in seconds, since the start of the interval that late counters cover.
+        """Return how long ago, in seconds, the last full interval of a lagging counter began.
 
-        This interval is the one between the last two updates of a late counter.
+        An interval is the time between two updates. The result is the longest such time.
         """
         ages = [0.0]
         for rates in (self.at(ofport).rates for ofport in filter(self.is_late, ofports)):
@@ -173,7 +173,7 @@ class Loads:
         return max(ages)
 
     def unsure(self, ofports: Iterable[int]) -> bool:
-        """Whether it is unknown if the counter of a port that carries traffic is late."""
+        """Whether one of these ports carries traffic, and it is not known if its counter lags."""
         known = (self.at(ofport).rates for ofport in ofports)
         return any(rates.has_counted for rates in known if rates.late is None)
 

@@ -64,9 +64,9 @@ class Polling:
         self._extra_s = extra_s if extra_s < self.poll_due_s - NEAR_S else math.inf
 
     def read_often(self, unsure: bool, interval_s: float, now_s: float) -> None:
-        """Read ports often for `UNSURE_S` if it is unknown whether one of their counters is late.
+        """Read ports often for `UNSURE_S` if it is not known whether one of their counters lags.
 
-        `unsure`: whether this is unknown. If polls are frequent enough, no readings are added.
+        `unsure`: True if this is not known. If polls are frequent enough, no readings are added.
         """
         if interval_s <= BEAT_READING_S:
             return

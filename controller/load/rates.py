@@ -166,10 +166,10 @@ class Rates:
         return self._totals[-1].clock_s
 
     def latest(self, steady_s: float = math.inf) -> Load:
-        """Return the load between the last two samples (more if they are close together).
+        """Return the load between the last two samples, over `LATEST_S` if they are closer together.
 
         Zero if there are fewer than two. For a late counter: the load over the last two update
-        intervals, or the last one if the load has changed. `steady_s`: how long no load changed.
+        intervals, or over one if the load has changed. `steady_s`: how long no load changed.
         """
         if len(self._totals) < 2:
             return IDLE

@@ -126,14 +126,14 @@ class LoadPhase:
 
 @dataclass(slots=True)
 class Peak:
-    """The highest rates within a time, in each direction."""
+    """The highest rates in each direction within a sliding window."""
 
     load: Load = IDLE
     # For sent traffic, and for received traffic.
     both: tuple[_Greatest, _Greatest] = field(default_factory=lambda: (_Greatest(), _Greatest()))
 
     def add(self, load: Load, until_s: float, oldest_s: float) -> bool:
-        """Store the current rates, and forget those until `oldest_s`; return whether any is left.
+        """Store the current rates, forget those that ended by `oldest_s`; return whether a peak is left.
 
         `until_s`: the time until which the last rates were carried.
         """

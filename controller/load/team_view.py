@@ -43,9 +43,9 @@ class TeamView:
 
     `bound`: the bindings that policies see. `found`: the homes that buckets had before the service
     started. `on_normal`: the NORMAL action forwards, so no flow counts traffic over uplinks.
-    `in_cooldown`: the units that policies that act immediately must not move now. `recent_loads`:
-    these policies use their peaks. `merge_due`: the split VM ports that can be merged. `late_known`:
-    all late counters (`controller.load.rates`) cover only time since the last load change.
+    `in_cooldown`: the units that must not be moved now by policies that act immediately.
+    `recent_loads`: has the peaks for these policies. `merge_due`: the split VM ports that can be merged.
+    `late_known`: whether late counters (`controller.load.rates`) cover only time since loads changed.
     """
 
     config: BridgeConfig
@@ -131,7 +131,7 @@ class TeamView:
         return min((rates.known_s(UPLINK_LAG_S) for rates in uplinks), default=0.0)
 
     def covered(self, window_s: float) -> float | None:
-        """Return `window_s` if loads are known over it, or None if only the latest are known."""
+        """Return `window_s` if loads are known over it, or None if only the latest loads are known."""
         return window_s if self.covers(window_s) else None
 
     def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
@@ -402,7 +402,7 @@ class TeamView:
         return frozenset(int(p.ofport) for p in self.config.per_address if p.name in behind)
 
     def late_units(self, units: Iterable[Unit]) -> set[str]:
-        """Return the names of the units among `units` that have late counters."""
+        """Return the names of those `units` whose counters lag."""
         ofports = self.late_ports
         late = {port.name for port in self.config.vm_ports if port.ofport in ofports}
         return {u.name for u in units if u.name in late or u.behind in late} if late else late

@@ -1,4 +1,4 @@
-"""Determines the current uplink of each VM port: links, bindings, units smaller than a VM port.
+"""Determines the current uplinks of VM ports, and of units that are smaller than a VM port.
 
 Keeps the state of a team: the uplinks that carry traffic, the binding of each unit and its reason,
 hash buckets, addresses with their own uplinks, split VM ports, path checks. Loads are in `load`.

@@ -1,8 +1,8 @@
 """Address units: the addresses behind VM ports that have their own uplinks, each with a slot.
 
 An address is added when the switch learns it. It is removed when the switch learns it on another
-port, or when its frames arrive from outside the bridge. The switch forgets an address that was
-silent for a few minutes. Upstream switches may remember the address, on its uplink, for longer,
+port, or when its frames arrive from outside the bridge. The switch forgets an address that has been
+silent for a few minutes. Upstream switches may know the address on its uplink for longer,
 so the address keeps its uplink for an hour.
 """
 
@@ -150,7 +150,7 @@ class AddressUnits:
             unit.found = home_in(installed.groups.get(tables.address_group_id(slot)), config)
 
     def keep_behind(self, config: BridgeConfig) -> None:
-        """Forget addresses whose port was removed, lost their VLAN, or has no address units now."""
+        """Forget addresses whose port is gone, no longer carries their VLAN, or has no address units."""
         for name, unit in list(self.by_name.items()):
             port = config.port_named.get(unit.port)
             if port and port.per_address and unit.vlan in port.vlans.carried:

@@ -1,4 +1,4 @@
-"""The bindings of units: each unit's home, its current uplink, and the time of this choice and its reason."""
+"""The bindings of units: each unit's home, its current uplink, and when and why that uplink was chosen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RETURN_INTERVAL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A binding: the uplink, the time since which it is in force (engine time), and the reason."""
+    """The binding of a unit: its uplink, since when it is used (engine time), and why."""
 
     uplink: str
     since_s: float
@@ -36,7 +36,7 @@ class Bound:
 class Whereabouts(NamedTuple):
     """The state of a unit on which the order of its uplinks depends.
 
-    `bound`: the uplink in force; None: the unit is not bound. `home`: the home, empty without one.
+    `bound`: the current uplink; None: the unit is not bound. `home`: empty if there is no home.
     `held`: as in `Bindings`. `beside`: by uplink, the number of other members of the anti-affinity set.
     """
 
@@ -51,8 +51,8 @@ class Bindings:
     """The bindings of one bridge's units, by name.
 
     A *home* is the uplink that a unit belongs to. `bound` is the binding in force; its uplink is
-    not the home while the home carries no traffic. `held`: only link changes move units; policies,
-    rules and roles do not.
+    not the home while the home carries no traffic. `held`: whether units move only when links
+    change, and not because of policies, rules or roles.
     """
 
     homes: dict[str, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Bindings:
     _known: dict[str, tuple[Unit, Unit]] = field(default_factory=dict, compare=False, repr=False)
 
     def frozen(self) -> Bindings:
-        """Return a held copy of the bindings, in which the uplink in force is each unit's home."""
+        """Return a copy with `held` set, in which each unit's home is its current uplink."""
         return Bindings(self.by_unit(), dict(self.bound), True, _stay=frozenset(self.bound))
 
     def _holds(self, unit: Unit) -> bool:
@@ -108,7 +108,7 @@ class Bindings:
         self.homes, self._aside = self._aside, {}
 
     def place(self, unit: str, uplink: str, reason: Reason) -> None:
-        """Make an uplink a unit's home; `rebind` moves it there."""
+        """Make an uplink a unit's home; `rebind` then moves the unit there."""
         self.homes[unit] = uplink
         self._asked[unit] = reason
 
@@ -200,7 +200,7 @@ class Bindings:
         return self._next_return_s if self._returning else float("inf")
 
     def order(self, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
-        """Return the uplinks that a unit can use, the one in force first."""
+        """Return the uplinks that a unit can use, the current one first."""
         return ordered(self.whereabouts(unit), unit, uplinks)
 
     def whereabouts(self, unit: Unit) -> Whereabouts:
@@ -222,7 +222,7 @@ class Bindings:
                     self.homes[move.unit] = move.source
 
     def bind_anew(self, now_s: float) -> None:
-        """Set the start of all bindings to `now_s`."""
+        """Record `now_s` as the time when all bindings began."""
         self.bound = {name: replace(bound, since_s=now_s) for name, bound in self.bound.items()}
 
     def by_unit(self) -> dict[str, str]:
@@ -281,7 +281,7 @@ class Bindings:
 
 
 def ordered(there: Whereabouts, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
-    """Return the uplinks that a unit can use, the one in force first, regardless of their loads."""
+    """Return the uplinks that a unit can use, the current one first. Loads have no influence."""
     best_first = _best_first(unit, there.home, uplinks, there.held, there.beside)
     return tuple(sorted(best_first, key=lambda u: u.name != there.bound))
 

@@ -38,7 +38,7 @@ def number_of(policy: str) -> int:
 
 
 def hashed_by(port: VmPortConfig, split: Collection[str]) -> str | None:
-    """Return the policy whose buckets a VM port uses; None if it uses its home (as under a rule).
+    """Return the policy whose buckets a VM port uses; None if the port uses its home, e.g. under a rule.
 
     `split`, here and below: the names of the VM ports that are split.
     """
@@ -140,7 +140,7 @@ def with_home(order: Sequence[Uplink], home: str | None) -> tuple[OfPort, ...]:
 
 
 def home_in(group: GroupSpec | None, config: BridgeConfig) -> str | None:
-    """Return the home in a group that was made from the result of `with_home`; None without uplinks."""
+    """Return the home in a group that was made from the result of `with_home`; None if it has no uplinks."""
     uplinks, buckets = config.uplink_at, group.buckets if group else ()
     fields = (a for bucket in buckets for a in bucket.actions if isinstance(a, SetField))
     values = (field.value for field in fields)

@@ -83,11 +83,11 @@ class ForeignFrames:
         return now_s - SEEN_S < max(self._burst_s + 2 * AT_ONCE_S, hid_until_s)
 
     def see(self, owner: str, uplink: str, now_s: float) -> None:
-        """Note another host's frame from the address of `owner`'s probes, on `uplink` (or UNSEEN)."""
+        """Note another host's frame from the address of `owner`'s probes. `uplink` may be UNSEEN."""
         self._seen_s[owner, uplink] = now_s
 
     def seen_on(self, owner: str, now_s: float) -> tuple[str, ...]:
-        """Return the uplinks on which frames noted by `see` have recently arrived, possibly with UNSEEN."""
+        """Return the uplinks on which frames noted by `see` have recently arrived. UNSEEN may be among them."""
         seen = self._seen_s.items()
         return tuple(sorted(on for (of, on), at_s in seen if of == owner and now_s < at_s + SEEN_S))
 

@@ -173,8 +173,8 @@ class Links:
     def receive(self, received: Mapping[str, int], probed: bool) -> None:
         """Store the numbers of received frames. A new frame proves that an uplink works again.
 
-        `probed`: whether uplinks are probed. If not, no proof is needed while no other uplink receives
-        frames.
+        `probed`: whether uplinks are probed. If not, an uplink needs no new frame while no other uplink
+        receives frames.
         """
         grown = set()
         for name, count in received.items():
@@ -205,7 +205,7 @@ class Links:
         return self._ask_s if waits else NEVER_S
 
     def follow_paths(self, unreachable: frozenset[str], now_s: float) -> None:
-        """Record `unreachable` uplinks as failed. Once reachable, they return like failed ones."""
+        """Record `unreachable` uplinks as failed. Once reachable, they return like other failed uplinks."""
         before = self.unreachable
         for uplink in self.uplinks:
             if uplink.name in unreachable - before:
@@ -238,7 +238,7 @@ class Links:
         link.up = up
 
     def follow_team(self, team: tuple[UplinkConfig, ...], now_s: float) -> None:
-        """Record removed uplinks (whose devices may return) and new uplinks that are down as failed."""
+        """Record as failed: removed uplinks, whose devices may return, and new uplinks that are down."""
         before = {uplink.name for uplink in self.uplinks}
         self.uplinks = team
         for name in before - {uplink.name for uplink in team}:
@@ -356,7 +356,7 @@ class Links:
         """Whether an uplink or VM port has an ofport that belongs to another port on the switch.
 
         A restart of ovs-vswitchd may change the numbers of ports, and the database is updated only after
-        the connection. Flows for the old numbers could treat an uplink as a VM port.
+        the switch has connected. Flows for the old numbers could treat an uplink as a VM port.
         """
         ours: dict[int, VmPortConfig | UplinkConfig] = {**config.port_at, **config.uplink_at}
         there = ((self.ports.get(number), one.name) for number, one in ours.items())

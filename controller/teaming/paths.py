@@ -76,7 +76,7 @@ class SingleLosses:
             self.ratio += (found - self.ratio) / REMEMBERED
 
     def in_a_row(self, least: int) -> int:
-        """Return how many losses in a row prove a fault. `least`: the result without other losses."""
+        """Return how many losses in a row prove a fault. `least`: the result if no probe was lost before."""
         if self.ratio <= 0.0:
             return least
         by_chance = math.ceil(math.log(CHANCE) / math.log(self.ratio))
@@ -344,7 +344,7 @@ class PathChecks:
         return fault in self._ended_s
 
     def unreachable(self) -> frozenset[str]:
-        """Return the uplinks that are cut off."""
+        """Return the uplinks that path checks have found to be unreachable."""
         return frozenset(
             fault.uplinks[0]
             for fault in self.since_s
