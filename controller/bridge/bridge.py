@@ -123,7 +123,7 @@ class Bridge:
 
     @property
     def foreign(self) -> tuple[ForeignFlow, ...]:
-        """Other programs' flows in the last reading."""
+        """Other programs' flows, from the last reading of the switch."""
         return self.read.foreign if self.read is not None else ()
 
     @property

@@ -56,7 +56,7 @@ MOST_TOLD = 8
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Repeated internal errors in a bridge: the errors, and the time to handle the bridge again.
+    """Repeated internal errors in a bridge: the errors, and when to handle the bridge again.
 
     `texts`: the errors in the log, the latest last. `count`: the number of times the bridge was handled again.
     `until_s`: when the bridge is handled again, in seconds of engine time. `holds`: whether all timers,
@@ -326,7 +326,7 @@ class Fleet:
         return tuple(filter(None, map(self._status, wanted)))
 
     def status_after(self, name: str) -> BridgeStatus | None:
-        """Return the status of the next attached bridge by name after `name`; None after the last one."""
+        """Return the status of the first attached bridge whose name sorts after `name`; None if there is none."""
         behind = [bridge for bridge in self.serving if bridge.config.name > name]
         return next(filter(None, map(self._status, behind)), None)
 
@@ -350,7 +350,7 @@ def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Se
     NORMAL forwards briefly when the fail mode changes, and for longer while no service runs. Open
     vSwitch never forwards between ports that are `protected`. If other programs use that column, for
     example to isolate VMs, it is not changed: those VMs could then not reach uplinks. The key PROTECTED
-    marks ports that we protect; key and protection end together. `config` None: the bridge is detached.
+    marks ports that we protect, and is removed with the protection. `config` None: the bridge is detached.
     """
     uplinks: Collection[str] = ()
     others_use_it = any(p.protected and PROTECTED not in p.external_ids for p in row.ports)

@@ -101,7 +101,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
     def expect(self, moves: Iterable[Move]) -> None:
         """Add moves to the next bundle.
 
-        Many moves are combined by unit, because links may change often while the switch is silent.
+        Many moves are combined by unit, because links may change often while the switch does not answer.
         """
         self.expected += moves
         if len(self.expected) > MOST_EXPECTED:
@@ -312,7 +312,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return [*commands, *placing.remembered({move.unit for move in moves})]
 
     def logged(self, moves: Iterable[Move], more: str = "") -> list[Command]:
-        """Return a log line per VM port, and one for all buckets that move between two uplinks."""
+        """Return a log line per VM port, and one for all buckets that move between the same uplinks."""
         name, because = self.config.name, self.bridge.decision_log.because
         return [
             Report("info", f"{name}: {move.way} ({because or move.reason}){more}")

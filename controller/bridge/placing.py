@@ -78,7 +78,7 @@ class Placing(Feature[Never]):
     def team_view(self) -> TeamView:
         """The team with the bindings that policies see.
 
-        Each call returns a new object, because the object caches loads, and every event changes the data
+        Each access returns a new object, because the object caches loads, and every event changes the data
         from which loads are computed. A caller that needs the view more than once should keep it.
         """
         bridge, scheduler = self.bridge, self.bridge.scheduler

@@ -133,7 +133,7 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
 def by_any_uplink(port: VmPort, team: Team) -> specs.Actions:
     """Return actions that pass a VM port's frame to NORMAL if no uplink exists; () if not allowed.
 
-    This happens if the bond is recreated, with new ofports, while the service is not running.
+    For example, none exists after the bond was recreated, with new ofports, while no service ran.
     """
     if not (team.over_normal and port.order) or port.is_confined(team.uplinks):
         return ()

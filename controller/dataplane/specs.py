@@ -94,8 +94,8 @@ class Learn:
     """Add ("learn") a flow to `table`.
 
     `delete_learned`: delete the learned flow together with the flow that contains this action. `limit`:
-    the maximum number of flows with `cookie` in the table; 0: no limit. `success`: the register that is set to 1 if
-    the learned flow exists afterwards, else to 0.
+    the maximum number of flows with `cookie` in the table; 0: no limit. `success`: the register that
+    is set to 1 if the learned flow exists afterwards, else to 0.
     """
 
     table: int
@@ -164,7 +164,7 @@ class FlowSpec:
 
 @value(frozen=True, slots=True)
 class Bucket:
-    """A group's bucket. It is live while the port or group that it watches is live."""
+    """A bucket, live while the port or group that it watches is live. In `ff` groups, it must watch one."""
 
     actions: Actions
     watch_port: int | None = None

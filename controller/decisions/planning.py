@@ -59,7 +59,7 @@ class Basis:
 class Opinion:
     """The planned moves of one policy, in order, and why it makes no other moves (`rest`).
 
-    If `rest` is None, the policy did not decide, because loads are unknown. `verdicts`: by unit name, why
+    `rest` is None if the policy did not decide because loads are unknown. `verdicts`: by unit name, why
     the units on uplinks that the policy cannot relieve are not moved.
     """
 

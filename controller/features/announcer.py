@@ -138,7 +138,7 @@ class Announcer(Feature[LearnedRead]):
     # ---- readings of learned addresses -------------------------------------------------
 
     def read_ahead(self, moves: Iterable[Move]) -> list[Command]:
-        """If units have moved, request learned addresses right after the bundle being sent."""
+        """If units have moved, request learned addresses right after the bundle that is being sent."""
         self.reads_ahead = self.bridge.announces and bool(self._seen_upstream(moves))
         return [ReadLearned(self.config.name)] if self.reads_ahead else []
 

@@ -4,8 +4,8 @@ For dp_hash, the switch needs a select group that OpenFlow 1.3 cannot add. Our f
 is installed. Before that, or if the switch refuses the group, they use multipath, which every switch has.
 
 OpenFlow 1.3 does not show the selection method of a group either. When Open vSwitch is upgraded, its scripts
-restore the group without the method. So a group that existed before the connection is added again, which
-restores its method and does not change its buckets.
+restore the group without the method. So a group that existed before the connection is added again. This
+restores the group's method, and does not change its buckets.
 """
 
 from __future__ import annotations

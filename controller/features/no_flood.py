@@ -68,7 +68,7 @@ class NoFlood(Feature[PortFlagsSet]):
     def restore(self, installed: specs.Pipeline) -> None:
         """Derive the flags from the installed flows and groups.
 
-        If flags are needed, or a rescue has set flags, the next request reads the flags from the switch.
+        If flags are needed, or `ovs-lbt rescue` has set flags, the next request reads them from the switch.
         """
         needed = self.config.on_bond and (self.bridge.serves or installed != specs.EMPTY)
         rescued = flooding.cut_off(installed)

@@ -11,7 +11,7 @@ of that address. Other addresses do not have this problem: the endpoint sends fr
 
 Open vSwitch does not learn from a frame that matches a cached flow, such as an equal frame within 10 s, the
 default of `max-idle`. So a second announcement within that time has no effect, even if a tunnel's frame
-has arrived between the two. The last announcement is therefore sent later.
+has arrived between the two. The last announcement is therefore sent 12 s after the one before.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class Loads:
     def counted_age_s(self, ofports: Iterable[int]) -> float:
         """Return how long ago, in seconds, the last full interval of a lagging counter began.
 
-        An interval is the time between two updates. The result is the longest such time.
+        An interval is the time between two updates. For several counters: the longest time; for none: 0.
         """
         ages = [0.0]
         for rates in (self.at(ofport).rates for ofport in filter(self.is_late, ofports)):
@@ -224,7 +224,7 @@ class Loads:
             self._address_units.pop(name, None)
 
     def without_rates(self) -> Loads:
-        """Return a copy without rates: the switch was lost, was replaced, or counts differently."""
+        """Return a copy without rates, because the switch was lost or replaced, or counts differently."""
         return Loads(self.counters)
 
 

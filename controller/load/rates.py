@@ -166,7 +166,7 @@ class Rates:
         return self._totals[-1].clock_s
 
     def latest(self, steady_s: float = math.inf) -> Load:
-        """Return the load between the last two samples, over `LATEST_S` if they are closer together.
+        """Return the load between the last two samples, or over `LATEST_S` if that is longer.
 
         Zero if there are fewer than two. For a late counter: the load over the last two update
         intervals, or over one if the load has changed. `steady_s`: how long no load changed.
@@ -220,7 +220,7 @@ class Rates:
         return update if update.clock_s > before.clock_s or update[1:] == now[1:] else None
 
     def is_over(self, clock_s: float) -> bool:
-        """Whether the counter has not changed for so long that there is no traffic."""
+        """Whether the counter has been unchanged for so long that traffic must have ended."""
         return not self.updates or clock_s - self.updates[-1].clock_s > LONGEST_BEAT_S
 
     def last_interval(self) -> Load:
@@ -231,7 +231,7 @@ class Rates:
         """Return by how much the load exceeds the load at the previous reading.
 
         `recent_s`: compare instead with the highest load in the `recent_s` seconds up to the
-        previous reading, because readings of a steady load vary. One frame more is not a rise.
+        previous reading, because readings of a steady load vary. One additional frame is not a rise.
         """
         totals = self._totals
         if len(totals) < 3 or self.late:

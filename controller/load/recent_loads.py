@@ -98,7 +98,7 @@ class RecentLoads:
     def phases(self) -> list[Mapping[str, Load]]:
         """Return the loads of units in each phase, by name. Units without an entry carried nothing.
 
-        Empty if there are none, or so many that other phases are expected.
+        Empty if there are no phases, or so many that further ones are expected.
         """
         return [of.loads for of in self._phases] if len(self._phases) <= MOST_PHASES else []
 
@@ -133,7 +133,7 @@ class Peak:
     both: tuple[_Greatest, _Greatest] = field(default_factory=lambda: (_Greatest(), _Greatest()))
 
     def add(self, load: Load, until_s: float, oldest_s: float) -> bool:
-        """Store the current rates, forget those that ended by `oldest_s`; return whether a peak is left.
+        """Store the current rates, forget those that ended by `oldest_s`, and return whether any is left.
 
         `until_s`: the time until which the last rates were carried.
         """

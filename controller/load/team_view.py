@@ -44,7 +44,7 @@ class TeamView:
     `bound`: the bindings that policies see. `found`: the homes that buckets had before the service
     started. `on_normal`: the NORMAL action forwards, so no flow counts traffic over uplinks.
     `in_cooldown`: the units that must not be moved now by policies that act immediately.
-    `recent_loads`: has the peaks for these policies. `merge_due`: the split VM ports that can be merged.
+    `recent_loads`: has the peaks for these policies. `merge_due`: split VM ports that can be merged.
     `late_known`: whether late counters (`controller.load.rates`) cover only time since loads changed.
     """
 

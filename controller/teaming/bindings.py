@@ -1,4 +1,4 @@
-"""The bindings of units: each unit's home, its current uplink, and when and why that uplink was chosen."""
+"""The bindings of units: each unit's home and current uplink, and when and why this uplink was chosen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RETURN_INTERVAL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The binding of a unit: its uplink, since when it is used (engine time), and why."""
+    """The binding of a unit: its uplink, since when it has been in use (engine time), and why."""
 
     uplink: str
     since_s: float

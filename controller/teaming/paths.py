@@ -14,7 +14,7 @@ switches flood. A path is broken only if both are lost. If only copies arrive, a
 address of the receiver's probes.
 
 A congested network loses some frames of all kinds. By chance, it may lose several probes of one path in a
-row, which must not count as a broken path.
+row. Such losses must not count as a broken path.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class SingleLosses:
             self.ratio += (found - self.ratio) / REMEMBERED
 
     def in_a_row(self, least: int) -> int:
-        """Return how many losses in a row prove a fault. `least`: the result if no probe was lost before."""
+        """Return how many losses in a row prove a fault. `least`: the lowest result."""
         if self.ratio <= 0.0:
             return least
         by_chance = math.ceil(math.log(CHANCE) / math.log(self.ratio))
