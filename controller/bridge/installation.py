@@ -223,7 +223,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return Step(changes, installs, moves=opening is None, final=installs == desired)
 
     def install(self, now_s: float) -> tuple[list[Command], bool]:
-        """Return the commands that install the desired pipeline, and whether an empty bundle was completed."""
+        """Return the commands that install the desired pipeline, and whether a bundle without changes is done."""
         assert not self.bridge.phase.changes_nothing, "an inspected bridge is not changed"
         if not self._may_install(now_s):
             return [], False

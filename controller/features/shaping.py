@@ -158,7 +158,7 @@ class Shaping(Feature[Shaped]):
         return [*warnings, *self.shape(now_s)]
 
     def read_anew(self) -> None:
-        """Read devices soon: ovs-vswitchd removes the queues of any uplink that it adds."""
+        """Read devices again soon, because ovs-vswitchd removes the queues of an uplink that it adds."""
         self._due_s = 0.0
 
     def timers(self) -> Iterable[Timer]:

@@ -23,7 +23,7 @@ class Reused:
     def reuse(self, use: str, unit: str, make: Callable[..., T], parts: tuple[Any, ...]) -> T:
         """Return the value of a unit: `make(*parts)`, or the last one if `parts` are equal.
 
-        `make(*parts)` must depend only on `parts`. The parts that change most often come first.
+        `make(*parts)` must depend only on `parts`. Pass the parts that change most often first.
         """
         last = self._made.get((use, unit))
         if last is None or last[0] != parts:

@@ -313,7 +313,7 @@ def remembered(
 
 
 def places_anew(old: BridgeConfig, new: BridgeConfig) -> bool:
-    """Whether a change of the team requires that VM ports are placed as if they were new.
+    """Whether a change of the team requires VM ports to be placed as if they were new.
 
     A drain does not count: it moves VM ports from one uplink, and these return when the drain ends.
     """
