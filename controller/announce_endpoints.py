@@ -3,9 +3,9 @@
     python -m controller.announce_endpoints BRIDGE DATABASE
 
 Peers may still send to an off-home address (`features.off_home`) of an endpoint, which does not receive
-such frames after the bridge is detached. Announcements must be repeated, but the service may end earlier,
-for example if the package is removed, or after it was started only to detach a bridge. So the service
-starts this module as a separate process. `rescue` makes the announcements in its own process.
+such frames after the bridge is detached. Announcements must be repeated, but the service may end before
+that, for example if the package is removed, or after it was started only to detach a bridge. So the
+service starts this module as a separate process. `rescue` makes the announcements in its own process.
 
 This module uses Open vSwitch's tools and not the framework, because the framework may be the reason
 why the service does not start.

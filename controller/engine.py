@@ -29,8 +29,8 @@ class Engine:
     """The engine of all bridges. Call `handle` on one thread only.
 
     `epoch_s`: the wall-clock time at which `now_s` was zero. `leads`: whether this service leads
-    before the first `Leading` event; if False, another service manages the bridges. `name`: the
-    name of this service, which a standby shows. `probe_key`: signs path-check probes.
+    until the first `Leading` event; if False, another service manages the bridges. `name`: this
+    service's name, which standby services show if it leads. `probe_key`: signs path-check probes.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """`ovs-lbt attach --from-bond` and `detach --to-bond`: migrate a Linux bond to Open vSwitch, and back.
 
-One member carries the host's traffic while the other members are moved. Then addresses, routes and VLANs
-are moved in one step, and this member follows. If a step fails, everything is rolled back.
+One member carries the host's traffic while the other members are moved. Then addresses, routes and
+VLANs are moved in one step, and finally this member. If a step fails, everything is rolled back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
 
 
 def survey(bridge: str, name: str) -> Host:
-    """Return the configuration that would be moved from Linux bond `name` to the bridge. Changes nothing.
+    """Return the configuration that `move` would move from Linux bond `name`. Change nothing.
 
     Raises:
         Refused: the bond cannot be moved, or a tool is missing.
@@ -61,7 +61,7 @@ def survey(bridge: str, name: str) -> Host:
 
 
 def survey_back(bridge: str, name: str) -> Host:
-    """Return the configuration that would be moved from port `name` to the original Linux bond. Changes nothing.
+    """Return the configuration that `move_back` would move from port `name`. Change nothing.
 
     Raises:
         Refused: the port does not replace a Linux bond, or a tool is missing.

@@ -31,7 +31,7 @@ MOST_PASSED = 10
 
 @dataclass(frozen=True, slots=True)
 class StatusWanted:
-    """A metrics scrape's request for the status of the bridge whose name is next after `after`.
+    """A metrics scrape's request for the status of the first bridge whose name follows `after`.
 
     Bridges are read one by one, so that decisions do not wait until all bridges are read.
     """
@@ -50,9 +50,9 @@ Item = Event | StatusWanted
 class Inbox:
     """Accepts events from any thread, and returns them to the engine's thread one by one.
 
-    Urgent events are first, such as link failures, finished bundles and operators' requests. Due
-    timers are next. Readings and scrapes are last (`PATIENT`), so that a failover does not wait for
-    the evaluation of the polls of all other bridges.
+    Urgent events, such as link failures, finished bundles and operators' requests, come first. Due
+    timers come next. Readings and scrapes come last (`PATIENT`), so that a failover does not wait
+    for the evaluation of the polls of all other bridges.
 
     Events of one bridge stay in order: counters from before a link failure are returned before the
     failure. No item is passed over more than `MOST_PASSED` times in a row, and bridges take turns, so
@@ -87,7 +87,7 @@ class Inbox:
         return waiting > 0 and waiting + _weight(item) > MOST_OF_A_BRIDGE
 
     def next_item(self, due_s: float) -> Item | None:
-        """Return the next item; None if the timer that is due at `due_s` is next.
+        """Return the next item; None if the timer that is due at `due_s` comes first.
 
         If no item is available, wait for one until `due_s`.
         """

@@ -1,6 +1,6 @@
 """Runs a temporary service for one request, for example to detach a bridge while no service runs.
 
-The service manages one bridge and ends after its answer. Its pidfile keeps others from starting.
+The service manages one bridge and ends after its answer. Its pidfile blocks other services.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OneAnswer:
         self._answered.set()
 
     def serve(self, going_on: Callable[[], bool]) -> int:
-        """Wait for the answer and print it. Returns the exit status of the command."""
+        """Wait for the answer and print it. Return the exit status of the command."""
         self._answered.wait(ANSWER_TIMEOUT_S)
         late = f"the switch or the database did not answer within {ANSWER_TIMEOUT_S:g} s"
         fault = "ovs-lbt itself failed; see the error above"
@@ -65,8 +65,8 @@ def detach(ovsdb: str, bridge: str, *options: str) -> Service:
 def revert(ovsdb: str, bridge: str) -> Service:
     """Return a service that rolls back an unconfirmed change, if no other service does.
 
-    This service takes over from a service that hangs. While another service is alive and leads,
-    this service does nothing.
+    This service takes over from a service that hangs. While another service is alive and leads, it
+    does nothing.
 
     Raises:
         Refused: the database does not answer.

@@ -44,7 +44,7 @@ class NotNeeded(Refused):
 def rescue(remote: str, bridge: str | None, dry_run: bool = False) -> Iterator[str]:
     """Rescue one bridge, or all attached bridges if `bridge` is None. Yield a line for each bridge.
 
-    `dry_run`: change nothing, and yield what would be done.
+    `dry_run`: change nothing, and yield descriptions of the changes.
 
     Raises:
         Refused: a bridge is not eligible for rescue, a rescue failed, or the database does not answer.

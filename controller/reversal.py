@@ -3,8 +3,8 @@
     python -m controller.reversal once BRIDGE
     python -m controller.reversal after BRIDGE S SERVICE
 
-`once` rolls back the unconfirmed change of a bridge with a temporary service. `controller/host/arming.py`
-starts `after`, which waits. If no running service reverts the change, it runs `once` until that succeeds.
+`once` rolls a bridge's unconfirmed change back, with a temporary service. `controller/host/arming.py`
+starts `after`, which waits. If no service reverts the change, `after` runs `once` until that succeeds.
 
 `after` reads the database with ovs-vsctl, so that no copy of the database is in memory while it waits.
 """
@@ -43,7 +43,7 @@ ATTEMPT_TIMEOUT_S = 60.0
 
 
 def waits(bridge: str) -> Unconfirmed | None:
-    """Return the unconfirmed change of a bridge; None without a change, or if no such bridge exists.
+    """Return the unconfirmed change of a bridge; None if there is no such change or bridge.
 
     Raises:
         Refused: the database does not answer, or another program has written the key.
@@ -59,7 +59,7 @@ def waits(bridge: str) -> Unconfirmed | None:
 
 
 def waiting(bridge: str) -> Unconfirmed:
-    """Return the unconfirmed change of a bridge, which must have one.
+    """Return the unconfirmed change of a bridge, which must exist.
 
     Raises:
         Refused: the bridge has no such change or does not exist, or `waits` raises Refused.
@@ -80,7 +80,7 @@ def _vsctl(*words: str) -> str:
 def after(bridge: str, wait_s: float) -> int:
     """Wait, then roll back the change if it is still unconfirmed, and retry until the rollback succeeds.
 
-    Returns the exit status: 0 if there is no unconfirmed change, 1 if Open vSwitch was removed.
+    Return the exit status: 0 if there is no unconfirmed change, 1 if Open vSwitch was removed.
     """
     time.sleep(wait_s)
     seen: Unconfirmed | None = None

@@ -469,9 +469,9 @@ def serve_and_exit(made: Callable[[], Service], tell: Callable[[str], object]) -
 
 
 def exit_now(status: int) -> None:
-    """Remove pidfile and socket, and end the process even if threads of the framework are running.
+    """Remove the pidfile and the socket, and end the process even if the framework's threads run.
 
-    Output errors are ignored: if the reader of the output is gone, the process must end anyway.
+    Errors when writing output are ignored: the process must end even if nothing reads its output.
     """
     try:
         for stream in (sys.stdout, sys.stderr):

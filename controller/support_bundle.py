@@ -47,7 +47,7 @@ Source = Callable[[], str]
 
 
 def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
-    """Write the support bundle, and print its file name. Returns the exit status.
+    """Write the support bundle, and print its file name. Return the exit status.
 
     Raises:
         Refused: a bridge does not exist.

@@ -1,4 +1,4 @@
-"""The dashboard of all hosts: problems, affected bridges, load, moves and failovers."""
+"""The dashboard of all hosts: their problems, affected bridges, load, moves and failovers."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def _link(here: str, there: str) -> build.DashboardLink:
 
 
 def to_bridge(value: str) -> str:
-    """Return the target of a data link. `value`: the variable with the labels of its row or series."""
+    """Return a data link's target: a bridge's dashboard. `value`: the variable with the labels."""
     return _to(BRIDGE, value, "job", "instance", "bridge")
 
 
@@ -267,7 +267,7 @@ class _Built(Builder[model.AnnotationQuery]):
 
 
 def marks(scope: Scope, listed: str, among: str = "") -> list[Builder[model.AnnotationQuery]]:
-    """Return annotations for every move of a VM port, at the time of the move, with its reason.
+    """Return annotations that mark the time of each move of a VM port, with the reason for the move.
 
     `listed`: the panel that lists moves. Grafana draws simultaneous marks on top of each other, and
     shows only the text of the uppermost mark. PromQL can neither join names into one text nor count

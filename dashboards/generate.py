@@ -19,7 +19,7 @@ DASHBOARDS = {
 
 
 def texts() -> dict[str, str]:
-    """Return the text of each JSON file."""
+    """Return the text of each dashboard's JSON file, by file name."""
     return {
         name: json.dumps(build(), cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
         for name, build in DASHBOARDS.items()

@@ -24,7 +24,7 @@ FEW = 3
 
 
 def wrong_now(*, width: int) -> panels.Panel:
-    """Return a panel with the number of services that have a problem, linked to the fleet dashboard."""
+    """Return a panel, linked to the fleet dashboard, with the number of services with problems."""
     return number(
         "Wrong now",
         "The number of services with a known problem: the service is down, a bridge is not connected, "

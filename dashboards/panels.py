@@ -190,7 +190,7 @@ def number(
     link: str = "",
     width: int = 4,
 ) -> stat.Panel:
-    """Return a panel with the current value as a coloured number, its legend, or both (`shown`)."""
+    """Return a panel with the current value as a coloured number, its legend, or both: see `shown`."""
     plain = steps == PLAIN and words is None
     panel = (
         stat.Panel()
@@ -259,11 +259,11 @@ def lines(
     width: int = 12,
     height: int = 8,
 ) -> timeseries.Panel:
-    """Return a graph with a line for each series, dotted for received traffic.
+    """Return a graph with a line for each series. Lines of received traffic are dotted.
 
     Series with the legend threshold or capacity are drawn as limits. `of_uplinks`, `of_ports`: each
     line has the colour of the uplink or VM port whose name begins its legend. `none_is_good`: the
-    lines count problems. `least_maximum`: the end of the axis if all values are lower.
+    lines count problems. `least_maximum`: the end of the axis if no value is higher.
     """
     panel = _graph(title, text, asks, unit, width, height).fill_opacity(0).min(0)
     panel.show_points(points)
@@ -294,7 +294,7 @@ def events(
     width: int = 12,
     height: int = 8,
 ) -> timeseries.Panel:
-    """Return a graph of counts as stacked bars. `by_reason`: in the colours of the reasons.
+    """Return a graph of counts as stacked bars. `by_reason`: bars have the colours of the reasons.
 
     A bar counts the events since the previous bar.
     """
@@ -334,7 +334,7 @@ def sent_and_received(
 
 
 def for_each(variable: str, panel: timeseries.Panel, most: int) -> Builder[model.Panel]:
-    """Return a panel that repeats for each value of a variable, with at most `most` in a row."""
+    """Return a panel that is repeated for each value of a variable, at most `most` times in a row."""
     return _ForEach(panel.repeat(variable).repeat_direction("h").span(24), most)
 
 
@@ -494,7 +494,7 @@ def _grouped(labels: Sequence[str], values: Sequence[str]) -> dict[str, object]:
 
 
 def severity(alerts: str, labels: str, of: Callable[[str], str] = str) -> Column:
-    """Return a column with the severity of alerts. Sorted by this column, critical alerts are first.
+    """Return a column with the severity of alerts. Sorting by it puts critical alerts first.
 
     `of` adds further labels to the query.
     """

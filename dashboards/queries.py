@@ -90,8 +90,8 @@ def rate_of_connected(scope: Scope, counter: str) -> str:
 def each_step(counter: str, service: str = BUILDS) -> str:
     """Return the exact increase of a counter in each step of a graph.
 
-    `increase` would extrapolate, and steps shorter than its range would show an event twice.
-    If a counter is lower than before, the service has restarted, and the counter started from zero. The
+    `increase` would extrapolate, and show an event twice if its range is longer than a step. If a
+    counter is lower than before, the service has restarted, and the counter started from zero. The
     same applies to a new counter of a `service` that existed before.
     """
     now = f"last_over_time({counter}[{STEP}])"
@@ -131,19 +131,19 @@ def in_service(scope: Scope) -> str:
 
 
 def and_all(shown: str, all_of_them: str, **labels: str) -> str:
-    """Return `shown`, and `all_of_them` with `labels`, so that at least one series is shown."""
+    """Return `shown` and, with the added `labels`, `all_of_them`, so that a series is always shown."""
     for label, value in labels.items():
         all_of_them = f'label_replace({all_of_them}, "{label}", "{value}", "", "")'
     return f"{shown} or {all_of_them}"
 
 
 def how_many(series: str, value: int, among: str = "") -> str:
-    """Return the number of series with this value; without any series, no result instead of zero."""
+    """Return the number of series with this value; no result instead of zero if there is no series."""
     return f"sum({series} == bool {value}{among and f' and {among}'})"
 
 
 def known(value: str, wrong: str = "> 0") -> str:
-    """Return a query that shows `value` if it is `wrong`, or if all services answer."""
+    """Return a query that shows `value` if it is `wrong`, and otherwise only if all services answer."""
     return f"{value} {wrong} or {all_answering(value)}"
 
 
@@ -212,12 +212,12 @@ def short_service(series: str) -> str:
 
 
 def quantile(share: float, histogram: str, by: str) -> str:
-    """Return a quantile (`share`, for example 0.99) of a histogram for each value of labels `by`."""
+    """Return a quantile (`share`, e.g. 0.99) of a histogram for each combination of labels `by`."""
     return f"histogram_quantile({share}, sum by (le, {by}) ({rate(histogram)}))"
 
 
 def slowest(share: float, histogram: str) -> str:
-    """Return a quantile of a histogram for the bridges where this quantile is highest in the time range.
+    """Return a quantile of a histogram for the bridges with its highest values in the time range.
 
     The quantile of a bridge without events is not a number. `topk` would fill up with such bridges.
     """

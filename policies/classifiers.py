@@ -31,7 +31,7 @@ class Classifier(StrEnum):
 
     @property
     def by_address(self) -> bool:
-        """Whether upstream switches see all frames of an address (in a VLAN) on one uplink."""
+        """Whether upstream switches get all frames of an address (in a VLAN) from one uplink."""
         return self in (Classifier.SOURCE_MAC, Classifier.SOURCE_MAC_VLAN)
 
     def buckets(self, uplinks: int) -> int:

@@ -55,7 +55,7 @@ class Damping:
     def note(
         self, unit: str, now_s: float, by_load: bool = True, provisional: bool = False
     ) -> None:
-        """Record a move. `by_load`: made because of load. `provisional`: as in `Moved`."""
+        """Record a move of a unit. `by_load`: made because of load. `provisional`: as in `Moved`."""
         before = self._moves.get(unit, ())
         last = _by_load(before)
         if by_load and last and last.is_open(now_s):
@@ -74,7 +74,7 @@ class Damping:
             self._cooling = None
 
     def remembered(self, unit: str) -> tuple[Moved, ...]:
-        """Return the moves of a unit that still count, oldest first."""
+        """Return the moves of a unit that still affect its budget or cooldown, oldest first."""
         return self._moves.get(unit, ())
 
     def keep(self, units: Collection[str]) -> None:
@@ -83,7 +83,7 @@ class Damping:
         self._cooling = None
 
     def in_cooldown(self, now_s: float) -> frozenset[str]:
-        """Return the units in cooldown."""
+        """Return the units that are in cooldown."""
         if self._cooling is None or not self._cooling[1] <= now_s < self._cooling[2]:
             units = frozenset(unit for unit in self._moves if now_s < self.until_s(unit, now_s))
             self._cooling = units, now_s, self.next_change_s(now_s)

@@ -38,8 +38,8 @@ def order(
     """Return all uplinks that a unit can use, best first: active, then standby, then drained ones.
 
     Among uplinks with the same role, the unit's home comes first, then the uplinks with the least
-    `burden` under the unit's rules. The role takes precedence over a pin: `unused` uplinks never
-    appear, `drained` uplinks come last. `allowed`: the uplinks that the unit can use; None: all.
+    `burden` under the unit's rules. The role takes precedence over a pin: `unused` uplinks are omitted,
+    and `drained` uplinks come last. `allowed`: the uplinks that the unit can use; None: all.
     """
     ranks = {Role.ACTIVE: 0, Role.STANDBY: 1, Role.DRAINED: 2}
     candidates = [u for u in only(allowed, backup(unit, uplinks)) if u.role in ranks]
@@ -52,7 +52,7 @@ def only(allowed: frozenset[str] | None, uplinks: Sequence[Uplink]) -> list[Upli
 
 
 def usable_first(ordered: Sequence[Uplink], kept_off: Collection[str] = ()) -> tuple[Uplink, ...]:
-    """Return the same order with unusable uplinks last. The unit uses the first uplink.
+    """Return the uplinks in the given order, but unusable ones last. A unit uses the first uplink.
 
     `kept_off`: the names of uplinks to place after all other usable ones.
     """

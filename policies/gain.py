@@ -1,7 +1,7 @@
 """Checks whether moves of a policy that acts immediately (`adaptive`) gain enough to be made.
 
 Callers check the peaks of loads and the current loads. A placement that is good at the peaks of all
-units is also good between the peaks. A move that helps at the peaks but not now may be too late.
+units is also good between the peaks. A move that would help only at the peaks may be too late.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def worthwhile(
     """Return the plan with only the moves to make now.
 
     These are the first worthwhile moves among: the moves of the `MOST_AT_ONCE` largest units, of
-    the largest half of these, of a quarter and so on, or of buckets alone. Merges gain nothing and
-    are always made. `each_ratio`: the share of capacity that each address must gain while no uplink
-    is nearly full; with 0, no halves are tried.
+    the larger half of these units, of the largest quarter and so on, or of buckets alone. Merges
+    gain nothing and are always made. `each_ratio`: the share of capacity that each address must
+    gain while no uplink is nearly full; if it is 0, no halves are tried.
     """
     if not plan.moves:
         return plan

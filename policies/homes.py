@@ -23,14 +23,14 @@ class Homes:
 def homes(
     units: Sequence[Unit], uplinks: Sequence[Uplink], satisfied: frozenset[object] = frozenset()
 ) -> Homes:
-    """Return the homes of units: a unit's pin, else its uplink, else the policy's choice.
+    """Return the homes of units: a unit's pin, else its current uplink, else its policy's choice.
 
     A home is always an uplink that the unit can use. A unit that can use no uplink has no home. The
-    policy can take a bucket from its uplink to keep the shares of uplinks correct.
+    policy can take a bucket from its uplink, so that each uplink has its correct share.
 
     Units that prefer or avoid uplinks, are in sets, or have reservations that may not all fit are
     placed together, at the lowest total cost, regardless of the state of links. Units keep their
-    homes while their rules are among `satisfied`, so later moves by a policy or an operator stay.
+    homes while their rules are among `satisfied`, so later moves are not undone.
     """
     found: dict[str, str] = {}
     placed: dict[tuple[str, bool], list[Unit]] = {}

@@ -92,7 +92,7 @@ def room_bps(capacity_bps: float) -> float:
 
 
 def can_promise(more_bps: float, promised_bps: float, capacity_bps: float) -> bool:
-    """Whether `more_bps` can be reserved in addition to `promised_bps`; always true for 0."""
+    """Whether `more_bps` can be reserved in addition to `promised_bps`. 0 can always be reserved."""
     return more_bps <= max(0.0, room_bps(capacity_bps) - promised_bps) + EVEN_BPS
 
 
@@ -119,7 +119,7 @@ class Uplink:
         return room_bps(self.capacity_bps)
 
     def has_room_for(self, units: Iterable[Unit]) -> bool:
-        """Whether the uplink has room for the reservations of units on other uplinks (`units`)."""
+        """Whether the uplink has room for the reservations of `units`, which are on other uplinks."""
         more_bps = sum(unit.rules.reserve_bps for unit in units)
         return can_promise(more_bps, self.reserved_bps, self.capacity_bps)
 
@@ -128,7 +128,7 @@ class Uplink:
         return self.load.utilization_ratio(self.capacity_bps)
 
     def carrying(self, load: Load, reserved_bps: float | None = None) -> Uplink:
-        """Return a copy with this load, without slow `replace`. `reserved_bps` None: unchanged."""
+        """Return a copy with this load, faster than `replace`. `reserved_bps` None: unchanged."""
         return Uplink(
             self.name,
             self.ofport,
@@ -162,12 +162,12 @@ class Rules:
 
     @property
     def in_set(self) -> bool:
-        """Whether the unit is in a set, so that the uplinks of other units matter."""
+        """Whether the unit is in a set, so that its uplink depends on those of other units."""
         return self.affinity is not None or self.anti_affinity is not None
 
     @property
     def ruled(self) -> bool:
-        """Whether there are uplinks that the unit should use or should not use."""
+        """Whether the unit is in a set, or prefers or avoids uplinks."""
         return self.in_set or bool(self.prefer or self.avoid)
 
     @property
@@ -183,13 +183,13 @@ NO_RULES = Rules()
 class Unit:
     """An item that is placed as a whole: a VM port, an address behind one, or a bucket of a hash.
 
-    `is_bucket`: the unit is a bucket. `behind`: the VM port of an address. `number`: the ofport,
-    the bucket, or a number derived from the address. `policy`: the preset. `load`: on `uplink`.
-    `allowed`: the uplinks that the unit can use, by name; None: all. `excluded`: no load balancing.
-    `spread`: `uplink` carries only received traffic, and buckets carry the sent traffic. If a
-    policy can end that, `load` is the received and `spread_bps` the sent traffic. `divisible`: a
-    policy can spread it. `merge_due`: a policy can merge it now. `kept_off`: the uplinks that lose
-    the unit's frames although their links are up, and are therefore its last choice.
+    `is_bucket`: the unit is a bucket. `behind`: the VM port of an address. `number`: the ofport, the
+    bucket, or a number derived from the address. `policy`: the preset. `load`: its load on `uplink`.
+    `allowed`: the uplinks that the unit can use, by name; None: all. `excluded`: not moved for load.
+    `spread`: `uplink` carries only received traffic, and buckets carry the sent traffic. If a policy
+    can end that, `load` is the received and `spread_bps` the sent traffic. `divisible`: a policy can
+    spread it. `merge_due`: a policy can merge it now. `kept_off`: the uplinks that lose the unit's
+    frames although their links are up, and are therefore its last choice.
     """
 
     name: str
@@ -214,7 +214,7 @@ class Unit:
         return Load(rx_bps=self.load.rx_bps) if self.spread else self.load
 
     def as_judged(self, load: Load, spread_bps: float, excluded: bool) -> Unit:
-        """Return a copy with these values, without slow `replace`: each poll makes hundreds."""
+        """Return a copy with these values, faster than `replace`: each poll makes hundreds."""
         return Unit(
             name=self.name,
             number=self.number,
@@ -257,8 +257,8 @@ class Snapshot:
 class Move:
     """A change of a unit's binding from `source` to `target`.
 
-    For a split or a merge, both are the unit's home. `shares`: for a split, the share of the unit's
-    sent traffic that each uplink gets.
+    For a split or a merge, each of the two is the unit's home. `shares`: for a split, the share of
+    the unit's sent traffic that each uplink gets.
     """
 
     unit: str
@@ -273,7 +273,7 @@ class Move:
 
     @property
     def is_resplit(self) -> bool:
-        """Whether the move only starts or ends spreading, and the home stays the same."""
+        """Whether the move only starts or ends spreading, without a new home for the unit."""
         return self.reason in (Reason.SPLIT, Reason.MERGE)
 
     def shifts(self, load: Load) -> Iterator[tuple[str, Load]]:

@@ -19,7 +19,7 @@ def after(
 ) -> tuple[Uplink, ...]:
     """Return the uplinks with their loads and reservations after the moves.
 
-    `back`: return the uplinks before moves that have been made. `loads`, `promised_bps`: by unit.
+    `back`: the moves have been made; return the uplinks before them. `loads`, `promised_bps`: by unit.
     As counters of units and of uplinks are read at different moments, negative values become zero.
     """
     uplinks = tuple(uplinks)
@@ -79,5 +79,5 @@ def with_loads(
 
 
 def sent(uplinks: Iterable[Uplink]) -> tuple[Uplink, ...]:
-    """Return the uplinks with their sent traffic only."""
+    """Return the uplinks with only the traffic that they send as their load."""
     return tuple(u.carrying(Load(tx_bps=u.load.tx_bps)) for u in uplinks)

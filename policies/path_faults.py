@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """The frames that are lost on an uplink: all, those of a VLAN, or those above some length."""
+    """Which frames are lost on an uplink: all, those of one VLAN, or those longer than a limit."""
 
     UNREACHABLE = "unreachable"
     VLAN = "vlan"
@@ -37,7 +37,7 @@ class PathFault:
 
     @property
     def concerns(self) -> tuple[Fault, int | None, int | None]:
-        """The lost frames, regardless of the uplink: the kind, the VLAN and the MTU."""
+        """The fault without its uplinks: the kind of lost frames, the VLAN and the MTU."""
         return self.kind, self.vlan, self.mtu
 
     @property
@@ -52,7 +52,7 @@ class PathFault:
 
     @property
     def expected(self) -> str:
-        """The action for the operators of the network."""
+        """The action that the network's operators should take."""
         ports = "its switch port" if self.decided else "the switch ports of both uplinks"
         if len(self.uplinks) > 2:
             ports = "the switch ports of all these uplinks"
@@ -66,7 +66,7 @@ class PathFault:
 
     @property
     def short(self) -> str:
-        """The lost frames in a word or two, for tables."""
+        """A description of the lost frames in one or two words, for tables."""
         if self.kind is Fault.UNREACHABLE:
             return "unreachable"
         where = f"VLAN {self.vlan}" if self.vlan else "untagged"
@@ -84,11 +84,11 @@ class PathFault:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """The results of probes of one VLAN and one length.
+    """The results of all probes in one VLAN that have the same length.
 
-    `mtu`: the MTU that the probes had; 0 for the shortest frames. `passes`: for each pair of uplinks
-    that was probed, as (sender, receiver), whether probes arrive. `reaches`: for each uplink, whether
-    a host that was queried answers on it; empty if no host is queried in this VLAN.
+    `mtu`: the MTU that the probes fill; 0 for the shortest frames. `passes`: for each pair of
+    uplinks that was probed, as (sender, receiver), whether probes arrive. `reaches`: for each
+    uplink, whether a queried host answers on it; empty if no host is queried in this VLAN.
     """
 
     vlan: int
@@ -97,12 +97,12 @@ class Passage:
     reaches: dict[str, bool] = field(default_factory=dict)
 
     def joins(self, one: str, other: str) -> bool:
-        """Whether probes arrive in both directions."""
+        """Whether probes between two uplinks arrive in both directions."""
         return self.passes.get((one, other), False) and self.passes.get((other, one), False)
 
 
 def faults(uplinks: Sequence[str], passages: Collection[Passage]) -> frozenset[PathFault]:
-    """Return the faults on these uplinks, whose links are all up, from the results of probes.
+    """Return the faults between these uplinks, whose links are all up, based on results of probes.
 
     A VLAN fault is searched for only among uplinks that reach each other in another VLAN, and an MTU
     fault only among uplinks that reach each other in that VLAN with short frames.

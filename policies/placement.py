@@ -7,12 +7,12 @@ rules and pins are not part of it: they determine which uplinks a unit can use a
 
 Units are placed together if a set links them, or if they could reserve more than the room of
 uplinks that they share (`contended`). First, rules alone place the units. A unit or affinity set
-that is one member of one anti-affinity set is placed by a min-cost flow: the k-th member on an uplink costs
-k - 1 pairs, and members move in chains until the cost is lowest.
-Branch and bound places all other units; the flows are part of its bound. If this placement exceeds
-the room by no more than is unavoidable, it is the result. Otherwise, if there are more than
-`FEW_WAYS` ways to place all units, this and other placements are improved move by move. Then branch
-and bound searches all better placements, unless more than `WHOLE_UNITS` units have a choice.
+that is one member of one anti-affinity set is placed by a min-cost flow: the k-th member on an
+uplink costs k - 1 pairs, and members move in chains until the cost is lowest. Branch and bound
+places all other units; the min-cost flows are part of its bound. If this placement exceeds the room
+by no more than is unavoidable, it is the result. Otherwise, if there are more than `FEW_WAYS` ways
+to place all units, this and other placements are improved move by move. Then branch and bound
+searches all better placements, unless more than `WHOLE_UNITS` units have a choice.
 
 Both searches have a step limit. They complete if there are at most `FEW_WAYS` ways, as with 6
 units on 4 uplinks, and usually with many more. The result depends only on the arguments.

@@ -1,8 +1,8 @@
 """Operators' rules: what they require, whether they are met, and which moves they permit.
 
 Hard rules (`allow`, VLANs: `Unit.allowed`) always hold. The order of soft rules is: reservations,
-`affinity`, `anti-affinity`, `prefer`. Moves because of load must not break a soft rule, nor make a
-broken rule worse. Reservations are checked on uplinks (`Uplink.has_room_for`).
+`affinity`, `anti-affinity`, `prefer`. Moves because of load must neither break a soft rule nor make
+a broken rule worse. Reservations are checked on uplinks (`Uplink.has_room_for`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policies.model import Unit, Uplink, can_promise, room_bps
 
 
 class Rule(StrEnum):
-    """The rules that can be broken; their values are the names of the keys."""
+    """The rules that can be broken. Each value is the name of the rule's key."""
 
     ALLOW = "allow"
     PIN = "pin"
@@ -56,7 +56,7 @@ def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[U
 def found(units: Iterable[Unit], uplinks: Iterable[Uplink] = ()) -> dict[str, dict[Rule, str]]:
     """Return a text about each unit's violation of each rule; an empty text if the rule is met.
 
-    The text has the unit's current uplink (`Unit.uplink`) and the required one. `uplinks`: the
+    The text names the unit's current uplink (`Unit.uplink`) and the required one. `uplinks`: the
     team, whose capacities limit reservations.
     """
     units = list(units)

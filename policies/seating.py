@@ -1,4 +1,4 @@
-"""Models a placement problem in numbers, and a placement whose cost is updated by each change."""
+"""Represents a placement problem as numbers, and a placement whose cost each change updates."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Problem:
     A cost is one whole number, in which each part (`policies.placement`) outweighs all later ones.
     `costs`: by unit, the cost of each usable uplink beyond its least cost, in its policy's order.
     `affine`, `apart`: the members of affinity and anti-affinity sets. `easy`: by anti-affinity set,
-    the blocks that flows place: one member of one such set, no reservation. `hard`: other blocks.
+    blocks placed by a min-cost flow: one member of one such set, no reservation. `hard`: others.
     """
 
     def __init__(

@@ -12,11 +12,11 @@ from policies.model import Move
 class Standing(StrEnum):
     """The reason why a unit is, or is not, moved now.
 
-    `MOVES`: the unit is moved. `NEVER`: the policy never balances such units. `HELD`: a
-    rule prevents the move. `OUT_OF_SERVICE`: the uplink carries nothing, so failover decides.
-    `BELOW`: the uplink is not above the threshold. `TOO_SMALL`: the unit carries too little of the
-    load that saturates the uplink. `NO_ROOM`: no other uplink has room for the unit. `NO_USE`: the
-    move would not help the team. `LATER`: another unit is moved first.
+    `MOVES`: the unit is moved. `NEVER`: the policy never balances such units. `HELD`: a rule
+    prevents the move. `OUT_OF_SERVICE`: the uplink carries nothing, so failover decides. `BELOW`:
+    the uplink is not above the threshold. `TOO_SMALL`: the unit carries too little of the load that
+    saturates the uplink. `NO_ROOM`: no other uplink has room for the unit. `NO_USE`: a move of the
+    unit would not help the team. `LATER`: another unit is moved first.
     """
 
     MOVES = "moves"
@@ -63,7 +63,7 @@ class WhyAtRest(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """The reason why a policy moves nothing, and the uplinks concerned, by name."""
+    """The reason why a policy moves nothing, and the names of the uplinks concerned."""
 
     why: WhyAtRest
     fullest: str | None = None

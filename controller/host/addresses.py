@@ -77,7 +77,7 @@ def read_addresses() -> AddressesRead:
 def parts(data: bytes, header: struct.Struct) -> Iterator[tuple[int, bytes]]:
     """Split a datagram into messages, or a message into attributes.
 
-    The header of each part contains its length and type. Yields the type and the data after the header.
+    The header of each part contains its length and type. Yield the type and the data after the header.
     """
     while len(data) >= header.size:
         length, kind, *_ = header.unpack_from(data)
@@ -89,7 +89,7 @@ def parts(data: bytes, header: struct.Struct) -> Iterator[tuple[int, bytes]]:
 
 
 def address(body: bytes) -> tuple[int, str] | None:
-    """Return the device number and the address in a message; None if it is a link-local address."""
+    """Return the device number and the address in a message; None if the address is link-local."""
     family, _, _, scope, device = ADDRESS.unpack_from(body)
     if scope >= SCOPE_LINK or family not in (socket.AF_INET, socket.AF_INET6):
         return None

@@ -2,8 +2,8 @@
 
 Under systemd, a transient timer starts the rollback. A timer has no process that could be killed,
 and is not part of a login session, which can end with all its processes. Without systemd, a process
-in a separate session waits. Neither survives a reboot, but a service that starts after a reboot
-rolls the change back, because the database contains it.
+in a separate session waits. Neither survives a reboot, but the change is recorded in the database,
+so a service that starts after a reboot rolls it back.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Armed:
     process: subprocess.Popen[bytes] | None = None
 
     def disarm(self) -> None:
-        """Cancel the rollback when nothing is left to roll back. If this fails, the rollback has no effect."""
+        """Cancel a rollback that is no longer needed. Otherwise, it would run but change nothing."""
         if self.unit is not None:
             with contextlib.suppress(Refused):
                 run("systemctl", "stop", f"{self.unit}.timer", timeout_s=TIMEOUT_S)
@@ -96,7 +96,7 @@ def _command(bridge: str, wait_s: float, service: str) -> list[str]:
 def started(command: Sequence[str], log_name: str) -> subprocess.Popen[bytes]:
     """Start a process that continues after this one, without a terminal and in a separate session.
 
-    The process writes to a log file, unless this file cannot be opened.
+    The process's output goes to a log file, unless this file cannot be opened.
 
     Raises:
         OSError: the process cannot be started.

@@ -23,7 +23,7 @@ _name = NAME
 
 
 def call(name: str) -> None:
-    """Set the name of the service to contact; Open vSwitch instances can have several services."""
+    """Set the name of the service to contact, because an Open vSwitch instance can have several."""
     global _name
     _name = name
 
@@ -51,7 +51,7 @@ def running(path: Path | None = None) -> bool:
 
 
 def another() -> str | None:
-    """Return the name of another service that runs on this Open vSwitch instance; None without one."""
+    """Return the name of another service on this Open vSwitch instance; None if none is running."""
     others = (p for p in sorted(Path(ovs.dirs.RUNDIR).glob(f"{NAME}*.pid")) if p.stem != _name)
     return next((path.stem for path in others if running(path)), None)
 

@@ -1,6 +1,6 @@
 """The control socket (unixctl server), which passes commands to the engine and returns its answers.
 
-As for any OVS daemon, the pidfile and the socket are in OVS's run directory, so that
+As with any OVS daemon, the pidfile and the socket are in OVS's run directory, so that
 `ovs-appctl -t ovs-lbt lbt/show` works.
 """
 
@@ -129,7 +129,7 @@ class Server:
             self._waken.send(b"!")
 
     def serve(self, going_on: Callable[[], bool]) -> int:
-        """Serve until `going_on`, called after each `wake`, returns False. Returns exit status 1."""
+        """Serve until `going_on`, called after each `wake`, returns False. Return exit status 1."""
         # Python runs signal handlers on this thread when it wakes up. A signal on another thread, or
         # just before `block`, does not wake this thread, but a byte on the socket does.
         signal.set_wakeup_fd(self._waken.fileno(), warn_on_full_buffer=False)

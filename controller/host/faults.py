@@ -3,11 +3,11 @@
 This module starts every thread of the service, so that no failure goes unnoticed. There are three
 kinds of threads, which differ in the effect of an unexpected exception:
 
-- `vital`: the engine may be inconsistent, or no longer receives events. The process ends with
+- `vital`: the engine may be inconsistent, or may no longer receive events. The process ends with
   status 1, and the supervisor restarts it. The switch continues with the installed flows.
-- `lasting`: the thread does not hold state of the engine. It starts again, each time after a
-  longer pause.
-- `once`: the thread carries out one command. The answer to this command contains the fault.
+- `lasting`: the thread does not hold state of the engine. It is restarted, each time after a longer
+  pause.
+- `once`: the thread carries out one command. The answer to this command reports the fault.
 
 A thread that was started elsewhere, for example by a library, counts as vital.
 """
@@ -64,7 +64,7 @@ class Ledger:
         self._end: Callable[[], None] = lambda: None
 
     def open(self, path: Path, tell: Callable[[Faulted], None], end: Callable[[], None]) -> None:
-        """Load saved faults; pass them and later faults to `tell`. `end` ends the process."""
+        """Load saved faults, and pass them and all later faults to `tell`. `end` ends the process."""
         with self._lock:
             self._path, self._tell, self._end = path, tell, end
             self._last = _read(path)
@@ -85,7 +85,7 @@ class Ledger:
         ends: bool = False,
         again: bool = False,
     ) -> str:
-        """Record and log a fault. Returns the answer for requests that wait for this part.
+        """Record and log a fault. Return the answer to requests that wait for this part.
 
         `ends`: the fault ends the process. `again`: the same fault has been logged already.
         """
@@ -160,7 +160,7 @@ def guarded(part: str, name: str, run: Callable[[], None]) -> None:
 
 
 def lasting(part: str, name: str, run: Callable[[], None]) -> threading.Thread:
-    """Start a thread that calls `run`, and calls it again after each failure, until it returns."""
+    """Start a thread that calls `run`, and calls it again after each failure until it returns."""
     return _start(name, functools.partial(_again, part, name, run))
 
 
@@ -185,7 +185,7 @@ def answered(
     failed: Callable[[str], Answer],
     submit: Callable[[Answer], None],
 ) -> None:
-    """Run `carry_out` on a thread and submit its answer, or the answer of `failed` if it fails."""
+    """Run `carry_out` on a thread. Submit its answer, or that of `failed` if `carry_out` fails."""
 
     def run() -> None:
         try:
@@ -218,7 +218,7 @@ def _again(part: str, name: str, run: Callable[[], None]) -> None:
 
 
 def uncaught(died: threading.ExceptHookArgs) -> None:
-    """Treat the failure of a thread that was not started by this module as vital."""
+    """Treat the failure of a thread that this module did not start as that of a vital thread."""
     if issubclass(died.exc_type, SystemExit):
         return
     name = died.thread.name if died.thread is not None else "a thread"

@@ -35,7 +35,7 @@ _NOT_FLOODED = r"^ (\d+|LOCAL)\(([^)\n]*)\).*\n +config: .*\bNO_FLOOD\b"
 def read_forwarding(
     bridge: str, submit: Callable[[ForwardingRead], None], beside_the_switch: bool = True
 ) -> None:
-    """On a thread, read the addresses that NORMAL has learned, and submit the addresses."""
+    """On a thread, read the addresses that NORMAL has learned, and submit them."""
 
     def carry_out() -> ForwardingRead:
         if not beside_the_switch:
@@ -61,7 +61,7 @@ def _fdb(command: str, bridge: str) -> str:
 
 
 def parse_forwarding(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield (ofport, MAC, VLAN) for each line of `fdb/show`, which contains `port VLAN MAC age`."""
+    """Yield (ofport, MAC, VLAN) from each line of `fdb/show`, whose columns are `port VLAN MAC age`."""
     for line in text.splitlines()[1:]:
         words = line.split()
         if len(words) == 4:
@@ -75,7 +75,7 @@ def forward_by_one(
     confirmed: Callable[[], bool],
     beside_the_switch: bool,
 ) -> None:
-    """Carry out a command on a thread (see `forward`), and submit the result.
+    """Carry out a `ForwardByOne` on a thread (see `forward`), and submit the result.
 
     `confirmed` is called just before the change. It returns False if another service leads.
     """
@@ -127,7 +127,7 @@ def flood(bridge: str, ports: Iterable[str], others: Iterable[str] = ()) -> None
 
 
 def flows(cut_off: tuple[str, ...]) -> list[str]:
-    """Return bundle lines that replace the rescue flows. Frames from ports `cut_off` are dropped."""
+    """Return lines of a bundle that replaces the rescue flows; it drops frames from ports `cut_off`."""
     mine = f"cookie={RESCUE_COOKIE:#x}"
     return [
         f"delete cookie={RESCUE_COOKIE:#x}/{COOKIE_KIND_MASK:#x}",
@@ -140,7 +140,7 @@ def flows(cut_off: tuple[str, ...]) -> list[str]:
 
 
 def has_pipeline(bridge: str) -> bool:
-    """Whether the service's flows are installed, so that the switch forwards with them.
+    """Whether the service's flows are installed, and thus decide how the switch forwards frames.
 
     Raises:
         Refused: a tool failed.
@@ -152,7 +152,7 @@ def has_pipeline(bridge: str) -> bool:
 
 @contextlib.contextmanager
 def openflow10(bridge: str) -> Iterator[None]:
-    """Enable OpenFlow 1.0 on a bridge temporarily, because later versions do not have `no-flood`."""
+    """Enable OpenFlow 1.0 on a bridge temporarily, because only this version has `no-flood`."""
     allowed = run("ovs-vsctl", "get", "bridge", bridge, "protocols").strip()
     if allowed == "[]" or "OpenFlow10" in allowed:
         yield

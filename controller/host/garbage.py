@@ -19,7 +19,7 @@ OLDEST_GENERATION = 2
 
 
 def search_new_objects() -> None:
-    """Limit each later collection to objects created since the last one.
+    """From now on, limit each full collection to objects created since the previous one.
 
     All objects are examined once per `COMPLETE_SEARCH_INTERVAL_S`.
     """
@@ -28,7 +28,7 @@ def search_new_objects() -> None:
 
 @dataclass(slots=True)
 class Searches:
-    """A callback for `gc` that excludes objects that survive a full collection from later collections.
+    """A callback for `gc` that excludes objects from collections once they have survived a full one.
 
     `complete_s`: the last time when all objects were examined, according to `clock_s`.
     """

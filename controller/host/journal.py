@@ -54,13 +54,13 @@ class Journal:
             self._work.put(lambda: self._file.emit(logging.makeLogRecord({"msg": line})))
 
     def flush(self) -> None:
-        """Wait until all entries are written, but at most for `FLUSH_TIMEOUT_S`."""
+        """Wait until all entries are written, but no longer than `FLUSH_TIMEOUT_S`."""
         written = threading.Event()
         self._work.put(written.set)
         written.wait(FLUSH_TIMEOUT_S)
 
     def ask(self, request: Request, names: history.Names, reply: Callable[[Reply], None]) -> None:
-        """Answer `history …` after all pending writes. `names`: the existing bridges and ports."""
+        """Answer a `history` command after all pending writes. `names`: existing bridges and ports."""
         self._work.put(lambda: reply(self._answer(request, names)))
 
     def _answer(self, request: Request, names: history.Names) -> Reply:

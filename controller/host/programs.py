@@ -23,8 +23,8 @@ def run(
 ) -> str:
     """Run a program and return its output. The program is killed after twice `timeout_s`.
 
-    `remedy`: the action that the error text recommends; empty for none. `named`: how the text names the
-    command, if not by its words.
+    `remedy`: the action that the error text recommends; empty for none. `named`: the name of the
+    command in the error text; empty: the command itself.
 
     Raises:
         Refused: the program is not installed, fails, or does not end in time.

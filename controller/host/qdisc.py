@@ -34,7 +34,7 @@ CLASS = re.compile(
 
 
 class Qdiscs:
-    """Carries out `Shape` commands on separate threads, at most one command per bridge at a time.
+    """Carries out `Shape` commands on separate threads, one at a time for each bridge.
 
     `confirmed` is called just before a change. It returns False if another service leads.
     """

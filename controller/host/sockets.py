@@ -41,11 +41,11 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_plain(what: str, host: str, instead: str) -> None:
-    """Refuse traffic with another host without TLS, because it could be read or forged.
+    """Refuse a connection to another host without TLS, because its data could be read or forged.
 
     Raises:
-        ValueError: `host` is not a loopback address. `what` is the connection in the error text,
-            `instead` the recommended alternative.
+        ValueError: `host` is not a loopback address. In the error text, `what` is the connection
+            and `instead` the recommended alternative.
     """
     if not is_loopback(host):
         raise ValueError(f"{what} has no TLS; use {instead}, or a loopback address")
@@ -76,12 +76,12 @@ def bind(part: str, serve: Callable[[], object]) -> None:
 
 
 def defer(listener: socket.socket) -> None:
-    """Have the kernel hold back each connection until the client has sent data. Clients send first."""
+    """Make the kernel hold back each connection until the client, which sends first, has sent data."""
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFERRED_S)
 
 
 def refuse_silent(accepted: socket.socket) -> None:
-    """Close an accepted connection if it was reset, was closed, or has sent nothing.
+    """Close an accepted connection that was reset or closed, or on which nothing has arrived.
 
     Raises:
         OSError: the connection was closed for one of these reasons.
@@ -101,8 +101,8 @@ def refuse_silent(accepted: socket.socket) -> None:
 class BridgeSocket:
     """A stream socket with the interface that the framework expects.
 
-    The framework sets TCP options, which a Unix socket does not have. This class ignores them;
-    green sockets cannot be subclassed to do so.
+    The framework sets TCP options, which a Unix socket does not have. This class ignores them. It
+    does not inherit from green sockets, which cannot be subclassed.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -117,7 +117,7 @@ class BridgeSocket:
         return self._socket.recv(count)
 
     def recv_some(self, count: int) -> bytes:
-        """Return received data without waiting; empty if nothing was received or the connection has ended."""
+        """Return received data without waiting; empty if there is none or the connection has ended."""
         try:
             return os.read(self._socket.fileno(), count)
         except OSError:

@@ -25,9 +25,9 @@ Handler = Callable[["TeamingApp", Any], None]
 
 
 def of_live(*kinds: Any) -> Callable[[Handler], Handler]:
-    """Decorate a handler of messages of the given `kinds` on live connections (see `TeamingApp`).
+    """Make a method handle messages of these `kinds` on live connections (see `TeamingApp`).
 
-    If the handler fails, only the connection is closed, because a switch may send invalid messages.
+    If it fails, only the connection is closed, because the cause may be an invalid message.
     """
 
     def decorate(handler: Handler) -> Handler:
@@ -56,7 +56,7 @@ class TeamingApp(framework.PromptApp):
     `submit` passes events to the engine's thread. `connections`: the live connection of each
     bridge. `caller` returns the name of the bridge that connected to us, or refuses the connection.
     `confirm` asks whether this service leads, and calls a function with the answer (None: unknown).
-    `room` returns by how many bytes a bridge's replies can exceed the limit, due to its ports.
+    `room` returns how many bytes the ports of a bridge add to the size limit of its replies.
 
     A connection is live after the switch has granted us the master role. While the connection is live,
     the switch refuses other services' changes. Before that, the service changes nothing on the switch.
@@ -94,7 +94,7 @@ class TeamingApp(framework.PromptApp):
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures)
     def identified(self, event: Any) -> None:
-        """Handle a report of a datapath id. If the switch connected to us, find the bridge's name."""
+        """Handle the datapath id of a switch. If the switch connected to us, find its bridge's name."""
         datapath = event.msg.datapath
         if datapath.bridge is None and not datapath.refused:
             datapath.bridge = self.caller(datapath)

@@ -184,9 +184,9 @@ class Unknown(Exception):
 
 
 def lasting(body: bytes) -> tuple[list[bytes], list[int]]:
-    """Split a flow statistics reply's body into flows, without ages, counters and learned flows.
+    """Split the body of a flow statistics reply into flows. Omit learned flows, ages and counters.
 
-    Return the flows, and the frame count of each flow in `COUNTED`.
+    Return the flows, and the frame count of each flow in the tables `COUNTED`.
 
     Raises:
         Malformed: the length of a flow does not fit the body.
@@ -212,9 +212,9 @@ def _is_learned(flow: bytes) -> bool:
 class Flows(NamedTuple):
     """The flows on a switch.
 
-    `by_default`: the switch has its own default flow. `counting`: for each flow in `COUNTED`, the ofport of
-    the uplink from which the flow floods frames to VM ports, or the port and the reason if the flow drops
-    frames; None for any other flow.
+    `by_default`: the switch has its own default flow. `counting`: for each flow in tables
+    `COUNTED`, the ofport of the uplink from which the flow floods frames to VM ports, or the port
+    and the reason if the flow drops frames; None for any other flow.
     """
 
     ours: tuple[specs.FlowSpec, ...]
@@ -237,7 +237,7 @@ def installed_flows(
     parts: Collection[bytes],
     decode: Callable[[bytes], specs.FlowSpec | ForeignFlow | None] = installed_flow,
 ) -> Flows:
-    """Decode the flows from `lasting`, each with `decode`, and raise any error of `decode`."""
+    """Decode each flow from `lasting` with `decode`, and raise any error that `decode` raises."""
     found = [decode(flow) for flow in parts]
     ours = tuple(flow for flow in found if isinstance(flow, specs.FlowSpec))
     foreign = tuple(flow for flow in found if isinstance(flow, ForeignFlow))
@@ -290,7 +290,7 @@ def installed_group(part: bytes) -> specs.GroupSpec:
 def installed_groups(
     parts: Iterable[bytes], decode: Callable[[bytes], specs.GroupSpec] = installed_group
 ) -> tuple[specs.GroupSpec, ...]:
-    """Decode group descriptions with `decode`, and return the groups with IDs in our range."""
+    """Decode group descriptions with `decode`, and return the groups whose IDs ovs-lbt uses."""
     return tuple(group for group in map(decode, parts) if group.group_id in GROUP_IDS)
 
 

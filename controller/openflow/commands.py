@@ -45,10 +45,10 @@ FLOWS = {
 
 
 def set_async(datapath: Any) -> list[Any]:
-    """Return messages that make the switch send only port status messages and frames that we request.
+    """Return messages that make the switch send us only port status messages and frames from our flows.
 
-    Only our flows send frames to us, because other programs' flows do not contain our controller ID.
-    The switch sends no flow-removed messages.
+    Other programs' flows send us no frames, because they do not contain our controller ID. The switch
+    sends no flow-removed messages.
     """
     all_reasons, by_action = 7, 1 << ofp.OFPR_ACTION
     named = parser.OFPExperimenter(
@@ -66,7 +66,7 @@ def set_async(datapath: Any) -> list[Any]:
 
 
 def encode(datapath: Any, command: Any) -> list[Any]:
-    """Return the messages for a command. If the command reads, the last reply completes the answer."""
+    """Return the messages for a command. Its answer, if any, is complete after the last reply."""
     match command:
         case engine_commands.Apply():
             return apply_changes(datapath, command)
@@ -123,11 +123,11 @@ def _flow_stats(datapath: Any, asked: int, value: int, mask: int, table: int) ->
 def apply_changes(datapath: Any, command: engine_commands.Apply) -> list[Any]:
     """Encode changes as one atomic bundle, with messages in an order that is safe without atomicity.
 
-    Open vSwitch computes the version in which a bundle becomes visible before it acquires a lock. If
+    Before it acquires a lock, Open vSwitch computes the version in which a bundle becomes visible. If
     Open vSwitch learns a flow in between, this version is already in use, and each message takes effect
-    immediately (do_bundle_commit in ofproto/ofproto.c, 2.17 to 3.7). So groups and flows are added before
-    other flows or groups refer to them: groups, then flows (those of the first table last), then changes
-    of groups. Groups and flows are removed when no other flows or groups refer to them.
+    immediately (do_bundle_commit in ofproto/ofproto.c, 2.17 to 3.7). So groups and flows are added
+    before other flows or groups refer to them: groups, then flows (those of the first table last), then
+    changes of groups. Groups and flows are removed when no other flows or groups refer to them.
     """
 
     def control(kind: int) -> Any:

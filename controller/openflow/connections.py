@@ -53,7 +53,7 @@ UNITS_BYTES = 600_000
 
 
 def retry_pause_s(failures: int, bridges: int | None = 1) -> float:
-    """Return the pause after `failures` failed attempts in a row to connect to the same bridge.
+    """Return the pause after `failures` successive failed attempts to connect to the same bridge.
 
     `bridges`: the number of dialled bridges on this host; None: the bridge is dialled over TCP.
     """
@@ -65,12 +65,12 @@ def retry_pause_s(failures: int, bridges: int | None = 1) -> float:
 
 
 def brief_pause_s(brief: int) -> float:
-    """Return the pause after `brief` connections in a row that ended within `BRIEF_S`."""
+    """Return the pause after `brief` successive connections that each ended within `BRIEF_S`."""
     return RETRY_REMOTE_S[min(brief - 2, len(RETRY_REMOTE_S) - 1)] if brief > 1 else 0.0
 
 
 def room(bridge: BridgeRow | None) -> int:
-    """Return how many more bytes a bridge's replies can have because of its ports; 0 without a row."""
+    """Return how many bytes a bridge's ports can add to its replies; 0 if `bridge` is None."""
     if bridge is None:
         return 0
     vlans = sum(len(port.trunks) for port in bridge.ports)
@@ -86,8 +86,8 @@ def room(bridge: BridgeRow | None) -> int:
 class Dialer:
     """Maintains the connection to one bridge: after each loss, dials the bridge again, until `stop`.
 
-    `dial` makes a connection. `pause_s` returns the pause after a number of failures in a row. `tried`
-    is called after the first attempt, even if the attempt failed.
+    `dial` makes a connection. `pause_s` returns the pause after a number of successive failures.
+    `tried` is called after the first attempt, even if the attempt failed.
     """
 
     def __init__(
@@ -118,10 +118,10 @@ class Dialer:
                     framework.hang_up(connection)
 
     def accept(self, caller: framework.Connection) -> bool:
-        """Use `caller`, a connection that the bridge made, until the service itself reaches the bridge.
+        """Use `caller`, a connection from the bridge, until the service itself has dialled the bridge.
 
-        Return False if the bridge has a connection already. If that connection has failed, the service
-        detects the failure soon, and the bridge dials the service again.
+        Return False if the bridge has a connection already. If the existing connection has failed,
+        the service soon detects this, and the bridge dials again.
         """
         with self._lock:
             if self._connection is not None:
@@ -187,7 +187,7 @@ class Dialer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An accepted connection: a number, and the scheme and address to which the switch connected."""
+    """An accepted connection: its number, and the scheme and address to which the switch connected."""
 
     number: int
     scheme: str
@@ -239,8 +239,8 @@ class Dialers:
 
         Bridges are not dialled while Open vSwitch's scripts restore flows: the scripts fail if another
         program adds groups. For the same reason, Open vSwitch does not connect to controllers during
-        this time. While the database is unreachable, it is unknown whether the scripts are running. Nor
-        are bridges dialled without our OpenFlow version, because they would close each connection.
+        this time. While the database is unreachable, it is unknown whether the scripts are running.
+        Bridges without our OpenFlow version are not dialled either: they would close the connection.
 
         Raises:
             Refused: the bridge must not be dialled now, or cannot be reached.

@@ -1,6 +1,6 @@
 """Decodes the counters of ports, VM ports, buckets and flows in OpenFlow statistics replies.
 
-The framework's parser is not used, because that parser is slow and polls are frequent.
+The framework's parser is not used, because it is slow and polls are frequent.
 """
 
 from __future__ import annotations

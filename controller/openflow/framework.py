@@ -141,19 +141,19 @@ class Warnings:
 
 
 class Connection(framework_controller.Datapath):  # type: ignore[misc]
-    """An OpenFlow connection that detects that it is lost. The thread that calls `serve` serves it.
+    """An OpenFlow connection that detects its own loss. It is served on the thread that calls `serve`.
 
     On native threads, os-ken's connections never end: the sender thread blocks forever on an empty
-    queue, and the echo thread continues to sleep. So no DEAD event arrives, and every reconnect leaks
-    two threads. The queue of 16 messages blocks threads that send.
+    queue, and the echo thread continues to sleep. So no DEAD event arrives, and every reconnect
+    leaks two threads. A full queue (16 messages) blocks threads that send.
 
-    Here, `send` writes as much as the socket accepts, without waiting. A sender thread writes the rest,
-    and ends when everything is sent. A switch that does not read messages is detected, because echo
-    replies are missing; one thread sends echo requests on all connections.
+    Here, `send` writes as much as the socket accepts, without waiting. A sender thread writes the
+    rest, and ends when everything is sent. A switch that does not read messages is detected,
+    because it sends no echo replies; one thread sends echo requests on all connections.
 
-    `bridge`: the name of the bridge at the other end; None while unknown, at first for a switch that
-    connected to us. `call`: the connection to the listener if the switch connected to us. `claimed`: the
-    generation ID of our request for the master role; None before the request.
+    `bridge`: the name of the bridge at the other end; None until it is known, if the switch
+    connected to us. `call`: the connection to the listener if the switch connected to us.
+    `claimed`: the generation ID of our request for the master role; None before the request.
     """
 
     # The ports by number, set by the framework. Replaces Ryu's property, which logs each use.

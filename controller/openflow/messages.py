@@ -29,7 +29,7 @@ FLAGS = {
 
 
 class Asked(IntEnum):
-    """The transaction IDs of statistics requests, by kind, to which `numbered(number)` is added."""
+    """The base transaction ID for each kind of statistics request. `numbered(number)` is added."""
 
     FLOWS = 0x6C000001
     GROUPS = 0x6C000002
@@ -47,12 +47,12 @@ NUMBER_SHIFT, NUMBERS = 8, 0x10000
 
 
 def numbered(number: int) -> int:
-    """Return the value to add to a request's transaction ID for the request's number."""
+    """Return a request's number as the value to add to its base transaction ID (`Asked`)."""
     return number % NUMBERS << NUMBER_SHIFT
 
 
 def asked_of(xid: int) -> tuple[int, int]:
-    """Return the kind of the request that a reply answers (in `Asked` if it is ours), and its number."""
+    """Return the kind (in `Asked` if it is ours) and the number of the request with this ID."""
     number = xid >> NUMBER_SHIFT & NUMBERS - 1
     return xid - numbered(number), number
 
@@ -77,9 +77,9 @@ def bundle_number(message: Any) -> int | None:
 
 
 def bundle_outcome(message: Any) -> int | None:
-    """Return the number of the bundle that the switch has committed.
+    """Return the number of the bundle whose commit a message confirms.
 
-    Return None if the message does not confirm a commit.
+    Return None if the message confirms no commit.
     """
     return bundle_number(message) if message.type == ofp.ONF_BCT_COMMIT_REPLY else None
 
@@ -126,5 +126,5 @@ def port_state(port: Any) -> PortState:
 
 
 def ofport_of(port_no: int) -> int:
-    """Return the ofport of an OpenFlow 1.3 port number, the inverse of `tables.openflow_port`."""
+    """Convert an OpenFlow 1.3 port number to an ofport, the inverse of `tables.openflow_port`."""
     return OFPORT_LOCAL if port_no == OFPP_LOCAL else int(port_no)

@@ -133,9 +133,9 @@ class Replies:
     """Collects the statistics replies on one connection, and converts them to events.
 
     A reply arrives in parts, and some events need several replies: `InstalledRead` needs flows and
-    groups. `UnitCountersRead` needs flows for both directions, because each flow counts one direction.
-    `room` returns the additional bytes allowed in replies. While a long reply is decoded, `between` is
-    called after every `SLICE` flows or groups.
+    groups. `UnitCountersRead` needs the flows of both directions, because a flow counts only one
+    direction. `room` returns how many bytes are added to the size limit of replies. While a long
+    reply is decoded, `between` is called after every `SLICE` flows or groups.
     """
 
     def __init__(
@@ -156,8 +156,8 @@ class Replies:
         """Add a part of a reply. Return an event if all replies for it are complete, else None.
 
         Raises:
-            Malformed: lengths inside the reply are inconsistent, or the reply is too long or of another
-                type than requested.
+            Malformed: lengths inside the reply are inconsistent, or the reply is too long or of a
+                different type than requested.
             ValueError: the reply cannot be decoded.
         """
         asked, number = asked_of(message.xid)

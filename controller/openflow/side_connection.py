@@ -1,10 +1,10 @@
 """Requests that need OpenFlow 1.0 or 1.5 (port flags, select groups), on separate connections.
 
-Only OpenFlow 1.0 can set and report the port flag `no-flood`: NORMAL does not flood to ports with it.
+Only OpenFlow 1.0 can set and report the flag `no-flood` of ports, to which NORMAL then does not flood.
 
-Only group mods of OpenFlow 1.5 can set a selection method. Without one, Open vSwitch uses its own hash,
-which ignores UDP ports. The bridge's OpenFlow 1.3 connection reports such a group with type SELECT, and
-can remove it.
+Only group mods of OpenFlow 1.5 can set a selection method. Without a selection method, Open vSwitch
+uses its own hash, which ignores UDP ports. The bridge's OpenFlow 1.3 connection reports such a
+group with type SELECT, and can remove it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class SideConnection:
     def ask(self, request: int, reply: int) -> bytes:
         """Send a request of type `request`, and return the body of the reply of type `reply`.
 
-        An error before the reply concerns this request or an earlier message, and is raised.
+        An error that arrives before the reply is raised. It may concern an earlier message.
         """
         self.send([self.message(request)])
         until_s = time.monotonic() + ANSWER_TIMEOUT_S
@@ -152,8 +152,8 @@ def set_port_flags(
 ) -> tuple[frozenset[int], frozenset[int]]:
     """Set the flag `no-flood` on the ports in `no_flood`, and clear it on the ports in `flood`.
 
-    Ports that have the wanted setting are not modified. Return the ports in `no_flood` that exist on
-    the bridge, and all ports that had the flag before.
+    Ports that already have the wanted setting are not modified. Return the ports in `no_flood` that
+    exist on the bridge, and all ports that had the flag before.
 
     Raises:
         Refused: the switch does not support OpenFlow 1.0, or refuses a change.

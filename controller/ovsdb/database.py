@@ -70,11 +70,11 @@ class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
 class Database:
     """Follows the database at `remote` and writes settings to it.
 
-    Each state of the database is submitted as a `DatabaseRead`. A separate thread writes in order, and
-    submits `Written` for each write with a request ID, for which a request is waiting. While the database
-    is unreachable, such writes are refused immediately, and all other writes are kept until the database
-    is reachable again. `tls` is needed for a remote `ssl:HOST:PORT`. After `contend`, the service writes
-    only while this service is the leader.
+    Each state of the database is submitted as a `DatabaseRead`. A separate thread carries out
+    writes in order. For each write with a request ID, on which a request waits, the thread submits
+    `Written`. While the database is unreachable, such writes are refused immediately, and other
+    writes are kept until the database is reachable again. `tls` is needed for a remote
+    `ssl:HOST:PORT`. After `contend`, the service writes only while it is the leader.
 
     Raises:
         Refused: the database does not answer at the start. Later, the service retries indefinitely.
@@ -169,7 +169,7 @@ class Database:
             self._submit(read)
 
     def row(self, bridge: str) -> BridgeRow | None:
-        """Return a bridge's last read record; None if there is no such bridge. Thread-safe."""
+        """Return the most recently read record of a bridge; None if it does not exist. Thread-safe."""
         rows = self._last.bridges if self._last is not None else ()
         return next((row for row in rows if row.name == bridge), None)
 

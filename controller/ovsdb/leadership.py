@@ -1,12 +1,12 @@
 """Elects the leader among several services on one database, with locks of ovsdb-server.
 
 The server grants the lock LEADER to one service. When the connection of that service ends, the
-server grants the lock to the next service in the queue, so a leader that ends is replaced immediately.
-A leader that hangs or is suspended keeps the lock. Therefore the first service on standby checks
-repeatedly whether the leader is alive: the standby service steals the lock PULSE, the server notifies
-the leader, and the leader steals PULSE back. If the leader does not, the standby service steals LEADER.
-Locks exist only in the server's memory, so nothing is written to the database. Without a standby
-service, the leader sends no requests about locks after its start.
+server grants the lock to the next service in the queue, so a leader that ends is replaced
+immediately. A leader that hangs or is suspended keeps the lock. Therefore the first service on
+standby checks repeatedly whether the leader is alive: the standby service steals the lock PULSE,
+the server notifies the leader, and the leader steals PULSE back. If the leader does not do so, the
+standby service steals LEADER. Locks exist only in the server's memory, so nothing is written to the
+database. Without a standby service, the leader sends no requests about locks after its start.
 
 This module contains only the election. For the behaviour of leader and standby, see `controller.engine`.
 """
@@ -51,8 +51,8 @@ def _take(lock: str) -> list[Ask]:
 class Watch:
     """The state of one service in the election, after the server has granted LEADER to some service.
 
-    Time is counted in checks that the server has answered, so the leader is not replaced after a pause
-    of the server or of this service.
+    Time is measured in checks that the server has answered, so that no leader is replaced because
+    the server or this service paused.
     """
 
     leads: bool = False
@@ -67,7 +67,7 @@ class Watch:
     due_s: float = field(default=float("inf"))
 
     def begin(self, leads: bool, now_s: float) -> list[Ask]:
-        """Start as leader or standby, after a connection or a new leader. Return the requests to send."""
+        """Start as leader or standby, after connecting or a change of leader. Return requests to send."""
         lost = self.leads and not leads
         self.leads, self.asks, self.unanswered = leads, False, False
         self._silent_ticks, self._pending = 0, None
@@ -80,7 +80,7 @@ class Watch:
         return [*again, Ask("unlock", WATCH), Ask("lock", WATCH)]
 
     def lock_changed(self, lock: str, ours: bool) -> bool:
-        """Handle a report that this service owns or lost a lock. Return whether to call `answer`."""
+        """Handle a report that this service got or lost a lock. Return whether to call `answer`."""
         if lock == WATCH:
             self.asks = ours
         elif lock == PULSE and not ours:

@@ -75,7 +75,7 @@ REPRESENTOR_DRIVERS = ("mlx5e_rep",)
 
 
 def lacking(schema: Any) -> str:
-    """Return an error text if a schema (JSON) lacks tables or columns that are read; else ""."""
+    """Return an error text if a schema (JSON) lacks a table or column that we read; else ""."""
     try:
         tables = DbSchema.from_json(schema).tables
     except Error:
@@ -139,7 +139,7 @@ class Bridges:
 
 
 def root(rows: Iterable[Any]) -> tuple[Mapping[str, str], DatabaseRead]:
-    """Return `other_config` and the other values in use from the only row of table Open_vSwitch."""
+    """Return `other_config` and other values that we read, from the row of table Open_vSwitch."""
     row = next(iter(rows), None)
     if row is None:
         return NO_CONFIG, DatabaseRead(())

@@ -111,7 +111,7 @@ def verdict(snapshot: Snapshot, unit: str, planned: Plan | None = None) -> Verdi
 
 
 def rest(snapshot: Snapshot) -> Rest:
-    """Return why nothing moves if the plan is empty."""
+    """Return why an empty plan moves no unit."""
     uplinks = failover.in_service(snapshot.uplinks)
     if len(uplinks) < 2:
         return Rest(WhyAtRest.ALONE)

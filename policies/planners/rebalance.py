@@ -26,7 +26,7 @@ LEAST_GAIN_OF_IDEAL_RATIO = 0.2
 
 
 def even_out(snapshot: Snapshot) -> Plan:
-    """Return moves, chosen greedily: each leaves the fuller of its uplinks as empty as possible.
+    """Return greedily chosen moves. Each leaves the fuller of its two uplinks as empty as possible.
 
     No unit moves twice in one plan. Every move lowers the higher utilization of its two uplinks, so
     the same loads cause no further moves.
@@ -39,7 +39,7 @@ def even_out(snapshot: Snapshot) -> Plan:
 
 
 def rest(snapshot: Snapshot) -> Rest:
-    """Return why the policy moves no unit, if it moves none."""
+    """Return the reason why no unit moves. Call this function only if no unit moves."""
     uplinks = failover.in_service(snapshot.uplinks)
     if len(uplinks) < 2:
         return Rest(WhyAtRest.ALONE)
@@ -49,7 +49,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether uplink loads alone show that no unit moves, now and at any mean of such loads."""
+    """Whether uplink loads alone rule out moves. If true for several loads, also for their mean."""
     ratios = [_sent_ratio(uplink) for uplink in failover.in_service(snapshot.uplinks)]
     return len(ratios) < 2 or max(ratios) - min(ratios) < LEAST_DIFFERENCE_RATIO
 

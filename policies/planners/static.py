@@ -11,7 +11,7 @@ from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 
 
 def by_number(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
-    """Place units like VMware's "originating virtual port ID": number modulo active uplinks.
+    """Place units like VMware's "originating virtual port ID": by number modulo active uplinks.
 
     Configured active uplinks count even if they are down, so that a failure does not change the
     homes of units on other uplinks.

@@ -1,8 +1,8 @@
 """`load-based`, VMware's Load-Based Teaming: relieves an uplink above the threshold.
 
-The rules are those of vSphere 4.1's "Route based on physical NIC load". The mean utilization over
-the window counts, for sending or receiving. One unit moves at a time: the busiest that fits. It
-moves to an uplink that it does not saturate.
+The rules are those of vSphere 4.1's "Route based on physical NIC load". The utilization is the mean
+over the window, in the busier direction. One unit moves at a time, to an uplink that it does not
+saturate: the busiest unit that has such an uplink.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def verdict(snapshot: Snapshot, unit: str) -> Verdict:
 
 
 def rest(snapshot: Snapshot) -> Rest:
-    """Return why the policy moves no unit, if it moves none."""
+    """Return the reason why no unit moves. Call this function only if no unit moves."""
     usable = [u for u in snapshot.uplinks if u.usable]
     fullest = max(usable, key=lambda u: (u.utilization_ratio, u.name), default=None)
     unrelieved = relieve_saturated(snapshot).unrelieved
@@ -75,7 +75,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether uplink loads alone show that no unit moves, now and at any mean of such loads."""
+    """Whether uplink loads alone rule out moves. If true for several loads, also for their mean."""
     return not any(_is_saturated(uplink, snapshot) for uplink in snapshot.uplinks)
 
 
