@@ -59,8 +59,8 @@ class Engine:
     def handle(self, event: events.Event, now_s: float) -> tuple[engine_commands.Command, ...]:
         """Handle one event and return the commands. `now_s` never decreases.
 
-        Most events are handled by their bridge. Then requests that take several events continue. Then
-        bridges that may have changed announce moves that were just made. All other timers wait for a
+        Most events are handled by their bridge. Then requests that take several events continue.
+        Then bridges that may have changed announce their latest moves. All other timers wait for a
         `Tick`, which is due at `deadline_s`.
         """
         assert now_s >= self._now_s, "time never decreases"

@@ -54,22 +54,22 @@ class Preset:
     """A teaming policy.
 
     `place` finds homes for VM ports. If the classifier hashes, `spread` finds homes for the buckets
-    through which VM ports send. `rebalance` returns moves of its units for a full window of loads.
-    `verdict` returns why a unit, given by name, is or is not moved, and `rest` why no unit is
-    moved. `is_calm` returns whether the loads of uplinks alone show that no unit is moved (if so
-    for several loads, then for their mean as well); None: this depends on the units. `backup`
-    orders the uplinks after a unit's home.
+    through which VM ports send. `rebalance` returns moves of the policy's units for a full window
+    of loads. `verdict` returns why a unit, given by name, is or is not moved, and `rest` why no
+    unit is moved. `is_calm` returns whether the loads of uplinks alone show that no unit is moved
+    (if so for several loads, also for their mean); None: this depends on the units. `backup` orders
+    the uplinks that follow a unit's home.
 
     `relieve` is used immediately if an uplink is full, even if loads are still changing. It returns
     the fewest moves that relieve this uplink.
 
     `keeps_bindings`: VM ports keep their uplinks when this policy replaces another.
     `keeps_buckets`: buckets stay where the policy moved them. `window_s`: the averaging window and
-    shortest time between moves; None: the bridge's. `at_once`: it acts immediately, based on peaks
-    instead of means, makes only worthwhile moves (`policies.gain`), and does not move units that
-    are in cooldown or have used up their budget (`policies.damping`). `poll_s`: the default
-    interval between readings of counters. `splits_by`: how a VM port's sent traffic is spread while
-    it is too much for one uplink; None: never. `limits`: the teams that it supports.
+    shortest time between moves; None: the bridge's. `at_once`: the policy acts immediately, based
+    on peaks instead of means, makes only worthwhile moves (`policies.gain`), and does not move
+    units that are in cooldown or have used up their budget (`policies.damping`). `poll_s`: the
+    default interval between readings of counters. `splits_by`: how a VM port's sent traffic is
+    spread while it is too much for one uplink; None: never. `limits`: the teams that it supports.
     """
 
     classifier: Classifier

@@ -46,7 +46,7 @@ def is_representor(device: str, directory: Path = SYS_CLASS_NET) -> bool | None:
 def offloads(device: str, driver: str | None) -> bool | None:
     """Whether a device of this host can offload tc flows, even if offload is disabled.
 
-    `driver`: the driver's name in the database. Return None if this is unknown.
+    `driver`: the driver's name in the database. Return None if the ability is unknown.
     """
     if driver is None or driver in _STACKED_DRIVERS:
         return None

@@ -75,7 +75,7 @@ def forward_by_one(
     confirmed: Callable[[], bool],
     beside_the_switch: bool,
 ) -> None:
-    """Carry out a `ForwardByOne` on a thread (see `forward`), and submit the result.
+    """Carry out a `ForwardByOne` command on a thread (see `forward`), and submit the result.
 
     `confirmed` is called just before the change. It returns False if another service leads.
     """

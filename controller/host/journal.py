@@ -1,4 +1,4 @@
-"""Writes and reads the history of decisions on disk, one line of JSON each, in rotated files."""
+"""Writes and reads the history of decisions on disk: one line of JSON per entry, in rotated files."""
 
 from __future__ import annotations
 
