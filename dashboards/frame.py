@@ -267,7 +267,7 @@ class _Built(Builder[model.AnnotationQuery]):
 
 
 def marks(scope: Scope, listed: str, among: str = "") -> list[Builder[model.AnnotationQuery]]:
-    """Return annotations that mark the time of each move of a VM port, with the reason for the move.
+    """Return annotations that mark the time of each move of a VM port, with its reason.
 
     `listed`: the panel that lists moves. Grafana draws simultaneous marks on top of each other, and
     shows only the text of the uppermost mark. PromQL can neither join names into one text nor count

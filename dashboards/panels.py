@@ -190,7 +190,7 @@ def number(
     link: str = "",
     width: int = 4,
 ) -> stat.Panel:
-    """Return a panel with the current value as a coloured number, its legend, or both: see `shown`."""
+    """Return a panel with the current value (coloured), its legend, or both: see `shown`."""
     plain = steps == PLAIN and words is None
     panel = (
         stat.Panel()
@@ -334,7 +334,7 @@ def sent_and_received(
 
 
 def for_each(variable: str, panel: timeseries.Panel, most: int) -> Builder[model.Panel]:
-    """Return a panel that is repeated for each value of a variable, at most `most` times in a row."""
+    """Return a panel that is repeated for each value of a variable, at most `most` in a row."""
     return _ForEach(panel.repeat(variable).repeat_direction("h").span(24), most)
 
 

@@ -131,19 +131,19 @@ def in_service(scope: Scope) -> str:
 
 
 def and_all(shown: str, all_of_them: str, **labels: str) -> str:
-    """Return `shown` and, with the added `labels`, `all_of_them`, so that a series is always shown."""
+    """Return `shown`, and `all_of_them` with added `labels`, so that a series is always shown."""
     for label, value in labels.items():
         all_of_them = f'label_replace({all_of_them}, "{label}", "{value}", "", "")'
     return f"{shown} or {all_of_them}"
 
 
 def how_many(series: str, value: int, among: str = "") -> str:
-    """Return the number of series with this value; no result instead of zero if there is no series."""
+    """Return the number of series with this value; no result (not 0) if there is no series."""
     return f"sum({series} == bool {value}{among and f' and {among}'})"
 
 
 def known(value: str, wrong: str = "> 0") -> str:
-    """Return a query that shows `value` if it is `wrong`, and otherwise only if all services answer."""
+    """Return a query that shows `value` if it is `wrong`, else only if all services answer."""
     return f"{value} {wrong} or {all_answering(value)}"
 
 

@@ -26,8 +26,8 @@ class Vm:
 def assign(vms: Sequence[Vm], capacities_bps: Mapping[str, float]) -> dict[str, str]:
     """Return the endpoint for every VM, so that as few VMs as possible change their endpoint.
 
-    `capacities_bps`: the capacity of each endpoint per direction. A VM whose endpoint is unknown or not
-    in `capacities_bps` is always assigned an endpoint. Other VMs move only if that is worthwhile.
+    `capacities_bps`: the capacity of each endpoint per direction. A VM whose endpoint is unknown or
+    not in `capacities_bps` is assigned an endpoint. Other VMs move only if that is worthwhile.
     """
     placed: dict[str, str] = {}
     used = dict.fromkeys(capacities_bps, Load())

@@ -38,8 +38,8 @@ def order(
     """Return all uplinks that a unit can use, best first: active, then standby, then drained ones.
 
     Among uplinks with the same role, the unit's home comes first, then the uplinks with the least
-    `burden` under the unit's rules. The role takes precedence over a pin: `unused` uplinks are omitted,
-    and `drained` uplinks come last. `allowed`: the uplinks that the unit can use; None: all.
+    `burden` under the unit's rules. The role takes precedence over a pin: `unused` uplinks are left
+    out, `drained` ones come last. `allowed`: the uplinks that the unit can use; None: all.
     """
     ranks = {Role.ACTIVE: 0, Role.STANDBY: 1, Role.DRAINED: 2}
     candidates = [u for u in only(allowed, backup(unit, uplinks)) if u.role in ranks]

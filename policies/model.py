@@ -92,7 +92,7 @@ def room_bps(capacity_bps: float) -> float:
 
 
 def can_promise(more_bps: float, promised_bps: float, capacity_bps: float) -> bool:
-    """Whether `more_bps` can be reserved in addition to `promised_bps`. 0 can always be reserved."""
+    """Whether `more_bps` (always if 0) can be reserved in addition to `promised_bps`."""
     return more_bps <= max(0.0, room_bps(capacity_bps) - promised_bps) + EVEN_BPS
 
 
@@ -119,7 +119,7 @@ class Uplink:
         return room_bps(self.capacity_bps)
 
     def has_room_for(self, units: Iterable[Unit]) -> bool:
-        """Whether the uplink has room for the reservations of `units`, which are on other uplinks."""
+        """Whether the uplink has room for the reservations of `units` from other uplinks."""
         more_bps = sum(unit.rules.reserve_bps for unit in units)
         return can_promise(more_bps, self.reserved_bps, self.capacity_bps)
 
@@ -185,10 +185,10 @@ class Unit:
 
     `is_bucket`: the unit is a bucket. `behind`: the VM port of an address. `number`: the ofport, the
     bucket, or a number derived from the address. `policy`: the preset. `load`: its load on `uplink`.
-    `allowed`: the uplinks that the unit can use, by name; None: all. `excluded`: not moved for load.
-    `spread`: `uplink` carries only received traffic, and buckets carry the sent traffic. If a policy
-    can end that, `load` is the received and `spread_bps` the sent traffic. `divisible`: a policy can
-    spread it. `merge_due`: a policy can merge it now. `kept_off`: the uplinks that lose the unit's
+    `allowed`: the uplinks that the unit can use, by name; None: all. `excluded`: load balancing never
+    moves it. `spread`: `uplink` carries only received traffic, and buckets carry the sent traffic. If a
+    policy can end that, `load` is the received and `spread_bps` the sent traffic. `divisible`: a policy
+    can spread it. `merge_due`: a policy can merge it now. `kept_off`: the uplinks that lose the unit's
     frames although their links are up, and are therefore its last choice.
     """
 

@@ -19,7 +19,7 @@ def after(
 ) -> tuple[Uplink, ...]:
     """Return the uplinks with their loads and reservations after the moves.
 
-    `back`: the moves have been made; return the uplinks before them. `loads`, `promised_bps`: by unit.
+    `back`: moves have been made; return the uplinks before them. `loads`, `promised_bps`: by unit.
     As counters of units and of uplinks are read at different moments, negative values become zero.
     """
     uplinks = tuple(uplinks)

@@ -41,9 +41,9 @@ class Problem:
     """A placement problem: units and uplinks, numbered in the order of their names, and costs.
 
     A cost is one whole number, in which each part (`policies.placement`) outweighs all later ones.
-    `costs`: by unit, the cost of each usable uplink beyond the unit's least cost, in its policy's
-    order. `affine`, `apart`: the members of affinity and anti-affinity sets. `easy`: by anti-affinity
-    set, blocks placed by a min-cost flow: one member of one such set, no reservation. `hard`: others.
+    `costs`: by unit, the cost of each usable uplink beyond the least cost, in its policy's order.
+    `affine`, `apart`: the members of affinity and anti-affinity sets. `easy`: by anti-affinity set,
+    blocks placed by a min-cost flow: one member of one such set, no reservation. `hard`: others.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ def read_addresses() -> AddressesRead:
 def parts(data: bytes, header: struct.Struct) -> Iterator[tuple[int, bytes]]:
     """Split a datagram into messages, or a message into attributes.
 
-    The header of each part contains its length and type. Yield the type and the data after the header.
+    Each part has a header with its length and type. Yield the type and the data after the header.
     """
     while len(data) >= header.size:
         length, kind, *_ = header.unpack_from(data)

@@ -64,7 +64,7 @@ class Ledger:
         self._end: Callable[[], None] = lambda: None
 
     def open(self, path: Path, tell: Callable[[Faulted], None], end: Callable[[], None]) -> None:
-        """Load saved faults, and pass them and all later faults to `tell`. `end` ends the process."""
+        """Load saved faults, and pass them and later faults to `tell`. `end` ends the process."""
         with self._lock:
             self._path, self._tell, self._end = path, tell, end
             self._last = _read(path)

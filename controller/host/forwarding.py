@@ -61,7 +61,7 @@ def _fdb(command: str, bridge: str) -> str:
 
 
 def parse_forwarding(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield (ofport, MAC, VLAN) from each line of `fdb/show`, whose columns are `port VLAN MAC age`."""
+    """Yield (ofport, MAC, VLAN) from each line of `fdb/show` (columns: `port VLAN MAC age`)."""
     for line in text.splitlines()[1:]:
         words = line.split()
         if len(words) == 4:
@@ -127,7 +127,7 @@ def flood(bridge: str, ports: Iterable[str], others: Iterable[str] = ()) -> None
 
 
 def flows(cut_off: tuple[str, ...]) -> list[str]:
-    """Return lines of a bundle that replaces the rescue flows; it drops frames from ports `cut_off`."""
+    """Return a bundle's lines: replace the rescue flows, and drop frames from ports `cut_off`."""
     mine = f"cookie={RESCUE_COOKIE:#x}"
     return [
         f"delete cookie={RESCUE_COOKIE:#x}/{COOKIE_KIND_MASK:#x}",

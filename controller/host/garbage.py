@@ -28,7 +28,7 @@ def search_new_objects() -> None:
 
 @dataclass(slots=True)
 class Searches:
-    """A callback for `gc` that excludes objects from collections once they have survived a full one.
+    """A `gc` callback that excludes objects from collections after they survive a full one.
 
     `complete_s`: the last time when all objects were examined, according to `clock_s`.
     """

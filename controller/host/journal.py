@@ -1,4 +1,4 @@
-"""Writes and reads the history of decisions on disk: one line of JSON per entry, in rotated files."""
+"""Writes and reads the history of decisions on disk: rotated files with one JSON line per entry."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Journal:
         written.wait(FLUSH_TIMEOUT_S)
 
     def ask(self, request: Request, names: history.Names, reply: Callable[[Reply], None]) -> None:
-        """Answer a `history` command after all pending writes. `names`: existing bridges and ports."""
+        """Answer `history` after all pending writes. `names`: the existing bridges and ports."""
         self._work.put(lambda: reply(self._answer(request, names)))
 
     def _answer(self, request: Request, names: history.Names) -> Reply:

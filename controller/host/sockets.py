@@ -76,7 +76,7 @@ def bind(part: str, serve: Callable[[], object]) -> None:
 
 
 def defer(listener: socket.socket) -> None:
-    """Make the kernel hold back each connection until the client, which sends first, has sent data."""
+    """Make the kernel hold back each connection until the client has sent its first data."""
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFERRED_S)
 
 
@@ -117,7 +117,7 @@ class BridgeSocket:
         return self._socket.recv(count)
 
     def recv_some(self, count: int) -> bytes:
-        """Return received data without waiting; empty if there is none or the connection has ended."""
+        """Return received data without waiting; empty: no data yet, or the connection has ended."""
         try:
             return os.read(self._socket.fileno(), count)
         except OSError:

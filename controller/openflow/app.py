@@ -94,7 +94,7 @@ class TeamingApp(framework.PromptApp):
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures)
     def identified(self, event: Any) -> None:
-        """Handle the datapath id of a switch. If the switch connected to us, find its bridge's name."""
+        """Handle a switch's datapath id. If the switch connected to us, find its bridge's name."""
         datapath = event.msg.datapath
         if datapath.bridge is None and not datapath.refused:
             datapath.bridge = self.caller(datapath)

@@ -45,10 +45,10 @@ FLOWS = {
 
 
 def set_async(datapath: Any) -> list[Any]:
-    """Return messages that make the switch send us only port status messages and frames from our flows.
+    """Return messages that make the switch send only port status messages and frames of our flows.
 
-    Other programs' flows send us no frames, because they do not contain our controller ID. The switch
-    sends no flow-removed messages.
+    Other programs' flows send us no frames, because they do not contain our controller ID. The
+    switch sends no flow-removed messages.
     """
     all_reasons, by_action = 7, 1 << ofp.OFPR_ACTION
     named = parser.OFPExperimenter(

@@ -118,7 +118,7 @@ class Dialer:
                     framework.hang_up(connection)
 
     def accept(self, caller: framework.Connection) -> bool:
-        """Use `caller`, a connection from the bridge, until the service itself has dialled the bridge.
+        """Use `caller`, a connection from the bridge, until the service has dialled the bridge.
 
         Return False if the bridge has a connection already. If the existing connection has failed,
         the service soon detects this, and the bridge dials again.
@@ -187,7 +187,7 @@ class Dialer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An accepted connection: its number, and the scheme and address to which the switch connected."""
+    """An accepted connection: its number, and the scheme and address that the switch dialled."""
 
     number: int
     scheme: str
@@ -239,8 +239,8 @@ class Dialers:
 
         Bridges are not dialled while Open vSwitch's scripts restore flows: the scripts fail if another
         program adds groups. For the same reason, Open vSwitch does not connect to controllers during
-        this time. While the database is unreachable, it is unknown whether the scripts are running.
-        Bridges without our OpenFlow version are not dialled either: they would close the connection.
+        this time. While the database is unreachable, it is unknown whether the scripts are running. Nor
+        are bridges without our OpenFlow version dialled: they would close the connection.
 
         Raises:
             Refused: the bridge must not be dialled now, or cannot be reached.

@@ -141,7 +141,7 @@ class Warnings:
 
 
 class Connection(framework_controller.Datapath):  # type: ignore[misc]
-    """An OpenFlow connection that detects its own loss. It is served on the thread that calls `serve`.
+    """An OpenFlow connection that detects its own loss. The thread that calls `serve` serves it.
 
     On native threads, os-ken's connections never end: the sender thread blocks forever on an empty
     queue, and the echo thread continues to sleep. So no DEAD event arrives, and every reconnect

@@ -36,7 +36,7 @@ class Malformed(Exception):
 def complete(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
     """Remove all complete messages from the received data, and yield the messages.
 
-    For each message, yield its version, type and transaction ID, and the message including the header.
+    For each message, yield version, type, transaction ID, and the message including the header.
     """
     while len(received) >= HEADER.size:
         version, kind, length, xid = HEADER.unpack_from(received)
@@ -49,7 +49,7 @@ def complete(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def changed_ports(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
-    """Remove complete reports of changed ports from the received data; yield the same as `complete`.
+    """Remove complete reports of changed ports from the received data; yield as `complete` does.
 
     Stop at the first report of a removed port, because a new port may have the removed port's number.
     """

@@ -169,7 +169,7 @@ class Database:
             self._submit(read)
 
     def row(self, bridge: str) -> BridgeRow | None:
-        """Return the most recently read record of a bridge; None if it does not exist. Thread-safe."""
+        """Return the last known record of a bridge; None if it does not exist. Thread-safe."""
         rows = self._last.bridges if self._last is not None else ()
         return next((row for row in rows if row.name == bridge), None)
 

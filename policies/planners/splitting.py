@@ -56,7 +56,7 @@ def plan(snapshot: Snapshot) -> Plan:
 
 
 def relieve(snapshot: Snapshot) -> Plan:
-    """Return few moves after which no uplink is near its capacity; a full plan if there are none."""
+    """Return few moves after which no uplink is near its capacity, or else a full plan."""
     placed = _placed(snapshot, ENOUGH_RATIO)
     if gain.worst_ratio(team_after(snapshot, placed).uplinks) <= NEAR_RATIO:
         return Plan(moves=placed)
