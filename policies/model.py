@@ -183,13 +183,13 @@ NO_RULES = Rules()
 class Unit:
     """An item that is placed as a whole: a VM port, an address behind one, or a bucket of a hash.
 
-    `is_bucket`: the unit is a bucket. `behind`: the VM port of an address. `number`: the ofport, the
-    bucket, or a number derived from the address. `policy`: the preset. `load`: its load on `uplink`.
-    `allowed`: the uplinks that the unit can use, by name; None: all. `excluded`: load balancing never
-    moves it. `spread`: `uplink` carries only received traffic, and buckets carry the sent traffic. If a
-    policy can end that, `load` is the received and `spread_bps` the sent traffic. `divisible`: a policy
-    can spread it. `merge_due`: a policy can merge it now. `kept_off`: the uplinks that lose the unit's
-    frames although their links are up, and are therefore its last choice.
+    `is_bucket`: the unit is a bucket. `behind`: the VM port of an address. `number`: the ofport,
+    the bucket, or a number derived from the address. `policy`: the preset. `load`: its load on
+    `uplink`. `allowed`: the uplinks that the unit can use, by name; None: all. `excluded`: never
+    balanced. `spread`: `uplink` carries only received traffic, and buckets carry the sent traffic.
+    If a policy can end that, `load` is the received and `spread_bps` the sent traffic. `divisible`:
+    a policy can spread it. `merge_due`: a policy can merge it now. `kept_off`: the uplinks that
+    lose the unit's frames although their links are up, and are therefore its last choice.
     """
 
     name: str
