@@ -599,7 +599,7 @@ def _what_was_done() -> list[panels.Panel]:
     return [
         events(
             "Moves by reason",
-            "Moves that the switch has made, in the colour of their reason. Good: few moves, and fewer "
+            "Moves that the switch has applied, coloured by reason. Good: few moves, and fewer "
             "after the load has been spread.",
             [Ask(f"sum by (reason) ({moves}) > 0", "{{reason}}")],
             by_reason=True,

@@ -166,7 +166,7 @@ class _Search:
         return p.names(self._best)
 
     def with_rooms(self, offered: Sequence[Sequence[int]]) -> Mapping[str, str]:
-        """Improve the offered placements and others if there are many ways; then search all ways."""
+        """Return the best placement found. If there are many, first improve `offered` and others."""
         p = self.problem
         for at in offered:
             self._keep(State(p, at))

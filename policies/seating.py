@@ -235,7 +235,7 @@ class _Together:
         self.away = self._size - max(self._reach)
 
     def put(self, able: Sequence[int], uplink: int, more: int) -> int:
-        """Place a member on `uplink`, or undo this (`more` is -1). Return the bound's change."""
+        """Put a member on `uplink`, or undo this (`more` is -1). Return the change in `away`."""
         for other in able:
             if other != uplink:
                 self._reach[other] -= more

@@ -400,7 +400,7 @@ METRIC_HELP = {
     "bridge_optimality_ratio": "Utilization of the most utilized uplink, divided by the lowest value that any placement could achieve. The best value is 1. Without load, the value is 1.",
     "move_budget_exhausted": "Number of VM ports and other units currently exempt from load balancing, because their policy limits moves and they have moved four times in the last 180 s.",
     "inbound_reannounced": "Number of times that a VM port was announced again because inbound traffic still arrived on the old uplink after a move.",
-    "inbound_not_followed": "Number of moves after which inbound traffic still arrived on the old uplink when the VM port had been announced again three times.",
+    "inbound_not_followed": "Number of moves after which inbound traffic still arrived on the old uplink, even after three further announcements of the VM port.",
     "path_rounds": "Number of rounds of path checks. The label result is judged if the results were used, or void if the switch did not return the service's own probe. The metric is absent while path checks are off.",
     "path_frames": "Number of probes, and of queries to hosts, in rounds with the result judged. The label result is arrived, lost, full (lost on a full uplink), hindered (lost during a flood) or astray (only a copy arrived). Only frames with the result lost indicate a fault. The metric is absent while path checks are off.",
     "bridge_flooded_packets_per_second": "Rate of frames that reach every VM port in a VLAN, because of broadcasts or a loop. The value is the lowest rate in the last three polls. It is 0 while the VM ports of the VLAN receive at different rates.",

@@ -155,7 +155,7 @@ def propose(
 ) -> Proposal:
     """Return a plan, made by running all policies in turn until none of them makes a move.
 
-    Each run uses the team after the moves planned so far. No unit moves twice. `bases`: by policy.
+    Each run uses the team after the moves so far. No unit moves twice. `bases`: loads, by policy.
     """
     promised = {unit.name: unit.rules.reserve_bps for unit in team_view.units()}
     views = {

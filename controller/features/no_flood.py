@@ -66,9 +66,9 @@ class NoFlood(Feature[PortFlagsSet]):
         self.request.confirmed, self._doubted = None, self.request.asked is not None
 
     def restore(self, installed: specs.Pipeline) -> None:
-        """Derive the flags from the installed flows and groups.
+        """Derive the no-flood flags from the installed flows and groups.
 
-        If flags are needed, or `ovs-lbt rescue` has set flags, the next request reads them from the switch.
+        If any are needed, or set by `ovs-lbt rescue`, the next request reads them from the switch.
         """
         needed = self.config.on_bond and (self.bridge.serves or installed != specs.EMPTY)
         rescued = flooding.cut_off(installed)
@@ -94,7 +94,7 @@ class NoFlood(Feature[PortFlagsSet]):
         return self._ask(frozenset(), frozenset(), now_s)
 
     def want(self, now_s: float) -> list[Command]:
-        """Set the flag on VM ports while our pipeline serves them on a bond; else clear it."""
+        """Set no-flood on VM ports while our pipeline serves them on a bond; else clear it."""
         config = self.config
         vm_ports = frozenset(int(port.ofport) for port in config.vm_ports)
         over_normal = self.bridge.serves and config.on_bond

@@ -92,7 +92,7 @@ class Polling:
         self._asked_s = None
 
     def reading_s(self, interval_s: float, buckets: bool) -> float:
-        """Return when a poll next reads more than ports. `buckets`: as in `take_turn`."""
+        """Return when a poll next reads unit counters. `buckets`: as in `take_turn`."""
         # The poll that is nearest to the due time.
         units_s = self._units_due_s - interval_s / 2 - ROUNDING_S
         return min(units_s, self.buckets_s) if buckets else units_s

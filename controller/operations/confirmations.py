@@ -164,7 +164,7 @@ class Confirmations:
         """Confirm a bridge's change, so that it is not rolled back.
 
         Raises:
-            Refused: the bridge has no unconfirmed change, or the change is being reverted.
+            Refused: the bridge has no unconfirmed change, or its rollback has begun.
         """
         name = row.name
         there = self._there(name)

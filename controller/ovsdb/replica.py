@@ -1,4 +1,4 @@
-"""Replicates Open vSwitch's database, and exchanges the messages about locks that elect a leader."""
+"""Replicates Open vSwitch's database, and exchanges the lock messages that elect a leader."""
 
 from __future__ import annotations
 

@@ -92,5 +92,5 @@ class ForeignFrames:
         return tuple(sorted(on for (of, on), at_s in seen if of == owner and now_s < at_s + SEEN_S))
 
     def heard_again_s(self) -> float:
-        """Return when frames of the next dropped kind are accepted again; infinity if none is dropped."""
+        """Return when a dropped kind of frame is next accepted again; infinity if none is dropped."""
         return min(self.dropped.values(), default=float("inf"))
