@@ -8,6 +8,8 @@ nothing.
 
 from __future__ import annotations
 
+import shlex
+
 LONG = "x" * 5000
 IN_USE = "to list the names: ovs-lbt show"
 UNKNOWN = "no interface of an attached bridge is named {}"
@@ -148,7 +150,7 @@ REFUSED = {
     "undrain vnet0": f"vnet0 is a VM port, not an uplink; {LISTS}",
     # ---- replay ------------------------------------------------------------------------
     "replay nofile.csv --policy slb": "nofile.csv: No such file or directory; expected a .csv or .csv.gz trace",
-    f"replay {__file__} --policy slb": "line 1: …",
+    f"replay {shlex.quote(__file__)} --policy slb": "line 1: …",
     "replay / --policy slb": "/: Is a directory; expected a .csv or .csv.gz trace",
     "replay --prometheus http://127.0.0.1:9 --bridge br0 --policy slb": "http://127.0.0.1:9 does not answer: Connection refused",
     "replay --prometheus nowhere --bridge br0 --policy slb": "nowhere is invalid; expected http://HOST:PORT or https://HOST:PORT",
