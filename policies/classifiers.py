@@ -31,7 +31,7 @@ class Classifier(StrEnum):
 
     @property
     def by_address(self) -> bool:
-        """Whether upstream switches get all frames of an address (in a VLAN) from one uplink."""
+        """Whether the hash keeps all frames from one address (in a VLAN) on one uplink."""
         return self in (Classifier.SOURCE_MAC, Classifier.SOURCE_MAC_VLAN)
 
     def buckets(self, uplinks: int) -> int:

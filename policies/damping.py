@@ -1,4 +1,4 @@
-"""Limits how often a unit is moved because of load: a budget of moves, and a cooldown after each.
+"""Limits moves of a unit because of load: by a budget of moves, and a cooldown after each move.
 
 Upstream switches mistake an address that moves often for a loop: EVPN stops following an address
 after five moves in 180 s (RFC 7432). So a unit is moved because of load only if it has moved fewer
@@ -29,9 +29,9 @@ CORRECTED_WITHIN_S = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The time of a unit's move. `step`: the cooldown step after it; 0: not moved because of load.
+    """The time of a unit's move. `step`: its cooldown step; 0 if it was not made because of load.
 
-    `provisional`: the move can be corrected.
+    `provisional`: the move was made while loads were still changing, so it can be corrected.
     """
 
     at_s: float
@@ -83,7 +83,7 @@ class Damping:
         self._cooling = None
 
     def in_cooldown(self, now_s: float) -> frozenset[str]:
-        """Return the units that are in cooldown."""
+        """Return the units that are in cooldown or have used up their budget of moves."""
         if self._cooling is None or not self._cooling[1] <= now_s < self._cooling[2]:
             units = frozenset(unit for unit in self._moves if now_s < self.until_s(unit, now_s))
             self._cooling = units, now_s, self.next_change_s(now_s)
@@ -94,7 +94,7 @@ class Damping:
         return frozenset(u for u in self._moves if len(self._in_period(u, now_s)) >= MOST_MOVES)
 
     def until_s(self, unit: str, now_s: float) -> float:
-        """Return the end of a unit's cooldown."""
+        """Return the time from which a unit may be moved because of load again."""
         last = _by_load(self._moves.get(unit, ()))
         cooled_s = now_s
         if last and not last.is_open(now_s):
@@ -104,7 +104,7 @@ class Damping:
         return max(now_s, cooled_s, free_s)
 
     def next_change_s(self, now_s: float) -> float:
-        """Return when the result of `in_cooldown` can next change; infinity: time changes nothing.
+        """Return when the result of `in_cooldown` changes next; infinity if it stays the same.
 
         A cooldown begins when a provisional move can no longer be corrected.
         """

@@ -18,11 +18,11 @@ def as_configured(_unit: str, uplinks: Sequence[Uplink]) -> list[Uplink]:
 
 
 def scattered(unit: str, uplinks: Sequence[Uplink]) -> list[Uplink]:
-    """Return an order for each unit, so that the units of a failed uplink spread by capacity.
+    """Return a unit's own order, so that the units of a failed uplink spread by capacity.
 
     Weighted rendezvous hashing (Wang & Ravishankar's logarithmic method): an uplink comes first
     with a probability equal to its share of capacity, and removing an uplink does not change the
-    order of the others.
+    order of the other uplinks.
     """
     return sorted(uplinks, key=lambda u: (_distance(unit, u.name, u.capacity_bps), u.name))
 
@@ -37,8 +37,8 @@ def order(
 ) -> tuple[Uplink, ...]:
     """Return all uplinks that a unit can use, best first: active, then standby, then drained ones.
 
-    Among uplinks with the same role, the unit's home comes first, then the uplinks with the least
-    `burden` under the unit's rules. The role takes precedence over a pin: `unused` uplinks are left
+    Among uplinks with the same role, the unit's home comes first, then the uplinks with the lowest
+    cost under its rules (`burden`). The role takes precedence over a pin: `unused` uplinks are left
     out, `drained` ones come last. `allowed`: the uplinks that the unit can use; None: all.
     """
     ranks = {Role.ACTIVE: 0, Role.STANDBY: 1, Role.DRAINED: 2}

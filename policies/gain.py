@@ -39,10 +39,10 @@ def worthwhile(
 ) -> Plan:
     """Return the plan with only the moves to make now.
 
-    These are the first worthwhile moves among: the moves of the `MOST_AT_ONCE` largest units, of
-    the larger half of these units, of the largest quarter and so on, or of buckets alone. Merges
-    gain nothing and are always made. `each_ratio`: the share of capacity that each address must
-    gain while no uplink is nearly full; if it is 0, no halves are tried.
+    This is the first worthwhile set of the following ones: the moves of the `MOST_AT_ONCE`
+    largest units, of the larger half of these units, of the largest quarter and so on, or of
+    buckets alone. Merges gain nothing and are always made. `each_ratio`: the share of capacity that
+    each address must gain while no uplink is nearly full; 0: do not try halves or quarters.
     """
     if not plan.moves:
         return plan
@@ -116,7 +116,7 @@ def keeps_worst(moves: Sequence[Move], snapshot: Snapshot) -> bool:
 def is_possible(snapshot: Snapshot) -> bool:
     """Whether any plan could be worthwhile. If not, there is no need to compute one.
 
-    The bound holds for whole units, so the result is True if VM ports are or may have to be split.
+    True if VM ports are or may have to be split, because no bound is known for split VM ports.
     """
     if _may_resplit(snapshot):
         return True
@@ -130,7 +130,7 @@ def is_possible(snapshot: Snapshot) -> bool:
 
 
 def may_help_now(latest: Snapshot, peaks: Snapshot) -> bool:
-    """Whether any plan for these peaks could be worthwhile for the current loads, too.
+    """Whether any plan for `peaks` could also be worthwhile for the current loads (`latest`).
 
     If not, no plan is worthwhile while loads stay the same, even if peaks fall or cooldowns end.
     """

@@ -73,7 +73,7 @@ def homes(
 def targets(
     units: Sequence[Unit], uplinks: Sequence[Uplink], homes: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the uplinks of units that are placed together, if a home is out of service.
+    """Return the uplinks for units that are placed together, if a home is out of service.
 
     All these units may have to move to make room. Groups with all homes in service are omitted.
     """

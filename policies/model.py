@@ -92,7 +92,7 @@ def room_bps(capacity_bps: float) -> float:
 
 
 def can_promise(more_bps: float, promised_bps: float, capacity_bps: float) -> bool:
-    """Whether `more_bps` (always if 0) can be reserved in addition to `promised_bps`."""
+    """Whether `more_bps` can be reserved in addition to `promised_bps`; always true for 0."""
     return more_bps <= max(0.0, room_bps(capacity_bps) - promised_bps) + EVEN_BPS
 
 
@@ -119,7 +119,7 @@ class Uplink:
         return room_bps(self.capacity_bps)
 
     def has_room_for(self, units: Iterable[Unit]) -> bool:
-        """Whether the uplink has room for the reservations of `units` from other uplinks."""
+        """Whether the uplink has room for the reservations of `units`, now on other uplinks."""
         more_bps = sum(unit.rules.reserve_bps for unit in units)
         return can_promise(more_bps, self.reserved_bps, self.capacity_bps)
 
@@ -128,7 +128,7 @@ class Uplink:
         return self.load.utilization_ratio(self.capacity_bps)
 
     def carrying(self, load: Load, reserved_bps: float | None = None) -> Uplink:
-        """Return a copy with this load, faster than `replace`. `reserved_bps` None: unchanged."""
+        """Return a copy with this load. Faster than `replace`. `reserved_bps` None: unchanged."""
         return Uplink(
             self.name,
             self.ofport,
@@ -214,7 +214,7 @@ class Unit:
         return Load(rx_bps=self.load.rx_bps) if self.spread else self.load
 
     def as_judged(self, load: Load, spread_bps: float, excluded: bool) -> Unit:
-        """Return a copy with these values, faster than `replace`: each poll makes hundreds."""
+        """Return a copy with these values. Faster than `replace`, as each poll makes hundreds."""
         return Unit(
             name=self.name,
             number=self.number,
@@ -257,8 +257,8 @@ class Snapshot:
 class Move:
     """A change of a unit's binding from `source` to `target`.
 
-    For a split or a merge, each of the two is the unit's home. `shares`: for a split, the share of
-    the unit's sent traffic that each uplink gets.
+    For a split or a merge, `source` and `target` are the unit's home. `shares`: for a split, the
+    share of the unit's sent traffic that each uplink gets.
     """
 
     unit: str

@@ -19,7 +19,7 @@ def after(
 ) -> tuple[Uplink, ...]:
     """Return the uplinks with their loads and reservations after the moves.
 
-    `back`: moves have been made; return the uplinks before them. `loads`, `promised_bps`: by unit.
+    `back`: return the uplinks before the moves instead. `loads`, `promised_bps`: by unit name.
     As counters of units and of uplinks are read at different moments, negative values become zero.
     """
     uplinks = tuple(uplinks)
@@ -44,7 +44,7 @@ def team_after(
     loads: Mapping[str, Load] | None = None,
     promised_bps: Mapping[str, float] | None = None,
 ) -> Snapshot:
-    """Return the team after the moves. `loads`, `promised_bps` None: those of the team's units."""
+    """Return the team after the moves. `loads`, `promised_bps` None: those of the snapshot."""
     if not moves:
         return snapshot
     targets = {move.unit: move.target for move in moves}

@@ -50,7 +50,7 @@ def place(
 ) -> dict[str, str]:
     """Return the best uplink of every unit. Units that cannot use any uplink are omitted.
 
-    `rooms_bps`: the rate that each uplink can reserve; without it, reservations do not count.
+    `rooms_bps`: the rate that can be reserved on each uplink; None: ignore reservations.
     """
     able = sorted((c for c in candidates if c.able), key=lambda c: c.name)
     found: dict[str, str] = {}
@@ -67,7 +67,7 @@ def place(
 def components(
     candidates: Sequence[Candidate], contended: Container[str] = ()
 ) -> list[list[Candidate]]:
-    """Group the units so that no two groups are linked.
+    """Group the units, so that no unit is linked to a unit of another group.
 
     Units are linked by sets, and by uplinks with less room than units can reserve (`contended`).
     """

@@ -57,8 +57,8 @@ class Preset:
     through which VM ports send. `rebalance` returns moves of the policy's units for a full window
     of loads. `verdict` returns why a unit, given by name, is or is not moved, and `rest` why no
     unit is moved. `is_calm` returns whether the loads of uplinks alone show that no unit is moved
-    (if so for several loads, also for their mean); None: this depends on the units. `backup` orders
-    the uplinks that follow a unit's home.
+    (if several loads show this, so does their mean); None: this depends on the units. `backup`
+    orders the uplinks that follow a unit's home.
 
     `relieve` is used immediately if an uplink is full, even if loads are still changing. It returns
     the fewest moves that relieve this uplink.

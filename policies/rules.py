@@ -54,7 +54,7 @@ def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[U
 
 
 def found(units: Iterable[Unit], uplinks: Iterable[Uplink] = ()) -> dict[str, dict[Rule, str]]:
-    """Return a text about each unit's violation of each rule; an empty text if the rule is met.
+    """Return, by unit and rule, a text about how the rule is broken; empty if the rule is met.
 
     The text names the unit's current uplink (`Unit.uplink`) and the required one. `uplinks`: the
     team, whose capacities limit reservations.
@@ -88,7 +88,7 @@ def found(units: Iterable[Unit], uplinks: Iterable[Uplink] = ()) -> dict[str, di
 
 
 def broken(states: Mapping[str, Mapping[Rule, str]]) -> dict[tuple[str, Rule], str]:
-    """Return the texts of the broken rules, by unit and rule."""
+    """Return the texts of the broken rules, by unit and rule. `states`: the result of `found`."""
     return {
         (name, rule): text
         for name, state in sorted(states.items())

@@ -42,8 +42,8 @@ class Problem:
 
     A cost is one whole number, in which each part (`policies.placement`) outweighs all later ones.
     `costs`: by unit, the cost of each usable uplink beyond the least cost, in its policy's order.
-    `affine`, `apart`: the members of affinity and anti-affinity sets. `easy`: by anti-affinity set,
-    blocks placed by a min-cost flow: one member of one such set, no reservation. `hard`: others.
+    `affine`, `apart`: the members of affinity and anti-affinity sets. A block is placed as a whole.
+    `easy`: by anti-affinity set, the blocks that a min-cost flow places. `hard`: other blocks.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Bounding:
                 self._demands.append((subset, left))
 
     def more(self, k: int, promised: Sequence[int]) -> int:
-        """Return the bound after the first `k` units have been placed."""
+        """Return the bound after the first `k` units have reserved `promised` on uplinks."""
         most, rooms = 0, self._rooms
         for subset, left in self._demands:
             short = left[k]
@@ -188,7 +188,7 @@ class State:
                 self.put((unit,), at[unit] if at else able[0])
 
     def put(self, block: Block, uplink: int) -> list[tuple[int, int]]:
-        """Move units to one uplink (-1: to none). Return the reverse moves."""
+        """Move a block's units to one uplink (-1: to none). Return the reverse moves."""
         return self.move([(unit, uplink) for unit in block])
 
     def move(self, way: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -47,9 +47,9 @@ class WhyAtRest(StrEnum):
     """The reason why a policy moves nothing.
 
     `NEVER`: the policy never moves units to balance load. `BELOW`: no uplink is above the
-    threshold. `UNRELIEVED`: no move relieves such an uplink. `ALONE`: fewer than two uplinks are in
-    service. `EVEN`: uplinks differ too little for a move. `NO_GAIN`: uplinks differ, but no unit
-    has a size that helps. `NO_BETTER`: no moves would lower the worst utilization by enough.
+    threshold. `UNRELIEVED`: no move relieves the uplinks above it. `ALONE`: fewer than two uplinks
+    are in service. `EVEN`: uplinks differ too little for a move. `NO_GAIN`: uplinks differ, but no
+    unit has a size that helps. `NO_BETTER`: no moves would lower the worst utilization by enough.
     """
 
     NEVER = "never-by-load"

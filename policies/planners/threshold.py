@@ -75,7 +75,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether uplink loads alone rule out moves. If true for several loads, also for their mean."""
+    """Whether uplink loads alone rule out moves. If several loads do, their mean does, too."""
     return not any(_is_saturated(uplink, snapshot) for uplink in snapshot.uplinks)
 
 
