@@ -66,8 +66,8 @@ class AddressUnit:
 class AddressUnits:
     """The address units of one bridge, by name.
 
-    A slot that becomes free is reused only after all others, so that counters read late are not
-    attributed to another address.
+    A slot that becomes free is reused only after all other slots, so that counters that are read
+    late are not attributed to another address.
     """
 
     by_name: dict[str, AddressUnit] = field(default_factory=dict)
@@ -244,7 +244,7 @@ def of_team(
     orders: Mapping[str, Sequence[Uplink]],
     homes: Mapping[str, str],
 ) -> Iterator[team.Address]:
-    """Yield the addresses in `orders` for the pipeline. All others use their port's home."""
+    """Yield the addresses in `orders` as pipeline input. Other addresses use their port's home."""
     for unit in address_units:
         if (port := config.port_named.get(unit.port)) and (order := orders.get(unit.name)):
             numbers = with_home(order, homes.get(unit.name))

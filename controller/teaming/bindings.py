@@ -26,7 +26,7 @@ RETURN_INTERVAL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The binding of a unit: its uplink, since when it has been in use (engine time), and why."""
+    """The binding of a unit: its uplink, when the binding began (engine time), and the reason."""
 
     uplink: str
     since_s: float
@@ -37,7 +37,7 @@ class Whereabouts(NamedTuple):
     """The state of a unit on which the order of its uplinks depends.
 
     `bound`: the current uplink; None: the unit is not bound. `home`: empty if there is no home.
-    `held`: as in `Bindings`. `beside`: by uplink, the number of other members of the anti-affinity set.
+    `held`: as in `Bindings`. `beside`: other members of its anti-affinity set, counted by uplink.
     """
 
     bound: str | None
@@ -50,8 +50,8 @@ class Whereabouts(NamedTuple):
 class Bindings:
     """The bindings of one bridge's units, by name.
 
-    A *home* is the uplink that a unit belongs to. `bound` is the binding in force; its uplink is
-    not the home while the home carries no traffic. `held`: whether units move only when links
+    A *home* is the uplink that a unit belongs to. `bound`: the current bindings; a unit is bound to
+    another uplink while its home carries no traffic. `held`: whether units move only when links
     change, and not because of policies, rules or roles.
     """
 
@@ -115,7 +115,7 @@ class Bindings:
     def foreseen(
         self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], now_s: float
     ) -> tuple[Bindings, list[Move]]:
-        """Return the bindings after a `rebind`, and the moves that it would make."""
+        """Return the bindings that `rebind` would result in, and the moves that it would make."""
         ahead = replace(
             self, homes=dict(self.homes), bound=dict(self.bound), _asked=dict(self._asked)
         )
@@ -196,7 +196,7 @@ class Bindings:
         return moves
 
     def returns_s(self) -> float:
-        """Return when the next VM ports return to their uplinks; infinity if no VM port waits."""
+        """Return when VM ports next return to better uplinks; infinity if no VM port waits."""
         return self._next_return_s if self._returning else float("inf")
 
     def order(self, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:

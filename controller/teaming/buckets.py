@@ -86,7 +86,7 @@ def _idle(bucket: Bucket, uplink: str | None) -> Unit:
 def there(
     config: BridgeConfig, split: Collection[str], uplinks: Sequence[Uplink | UplinkConfig]
 ) -> tuple[Bucket, ...]:
-    """Return the buckets of a bridge."""
+    """Return the buckets of the policies in use. Their number depends on the active uplinks."""
     active = sum(uplink.role is Role.ACTIVE for uplink in uplinks)
     of_policies = [
         _named(policy, PRESETS[policy].spreads_by.buckets(active or len(uplinks)))
@@ -134,7 +134,7 @@ def hashes(
 
 
 def with_home(order: Sequence[Uplink], home: str | None) -> tuple[OfPort, ...]:
-    """Return a unit's uplinks. If the unit is not on its home uplink, the home is repeated at the end."""
+    """Return the ofports of a unit's uplinks. A home that is not first is repeated at the end."""
     away_from = [uplink for uplink in order[1:] if uplink.name == home]
     return tuple(uplink.ofport for uplink in (*order, *away_from))
 
@@ -151,7 +151,7 @@ def home_in(group: GroupSpec | None, config: BridgeConfig) -> str | None:
 
 
 def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, str]:
-    """Return our source MACs, by uplink, for frames that do not leave on their sender's home.
+    """Return our source MACs, by uplink, for frames that do not leave on their unit's home uplink.
 
     They are locally administered, one for each bridge and uplink, and the same on every start. The
     uplink's own MAC is not used, because the port LOCAL often has it: the upstream switch would
@@ -163,9 +163,9 @@ def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, 
 
 
 def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
-    """Yield the tunnel endpoints of a bridge, with their own off-home addresses.
+    """Yield a bridge's tunnel endpoints, each with its source MACs on uplinks other than its home.
 
-    Off-home addresses exist even while no traffic is spread: peers keep the last source address.
+    These MACs exist even while no traffic is spread, because peers keep the last source address.
     """
     for port in config.endpoints:
         assert port.tunnel_mac is not None

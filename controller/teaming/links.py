@@ -30,7 +30,7 @@ TOGETHER_S = 3.0
 
 
 class Proof(Enum):
-    """Whether an uplink whose link is up again still has to receive a frame."""
+    """Whether an uplink whose link is up again must receive a frame, as proof that it works."""
 
     NEEDED = auto()
     # It has received no frame since its link came up, and neither has another uplink.
@@ -197,7 +197,7 @@ class Links:
 
     @property
     def asks_s(self) -> float:
-        """When to send the next frame that reaches all uplinks; infinity if no uplink needs it."""
+        """The next time to send a frame that reaches all uplinks; infinity if none needs one."""
         waits = any(
             link.failed and link.waits_for_frame and self._usable_from_s(link) <= self._ask_s
             for link in self.by_name.values()
@@ -254,8 +254,8 @@ class Links:
     def end_delays(self, now_s: float) -> None:
         """End the failback delays that have expired.
 
-        If `usable` has included waiting uplinks so far, the end of one delay also ends their delays,
-        so that no unit leaves them.
+        If `usable` includes uplinks that still wait, the end of any delay also ends the delays of
+        these uplinks, so that no unit leaves them.
         """
         links = self.by_name.values()
         due = [n for n in links if not n.waits_for_frame and self._usable_from_s(n) <= now_s]
@@ -270,7 +270,7 @@ class Links:
 
     @property
     def delay_ends_s(self) -> float:
-        """When the next delay ends; infinity if no delay runs."""
+        """When a failback delay or the wait for an LACP state ends next; infinity if none runs."""
         links = self.by_name.values()
         ends = [self._usable_from_s(n) for n in links if n.failed and not n.waits_for_frame]
         known = [link.lacp_known_s for link in links if link.lacp_known_s is not None]
@@ -293,8 +293,8 @@ class Links:
     def usable(self) -> set[str]:
         """Return the uplinks that carry traffic now.
 
-        If all uplinks wait for their failback delay, or all others are being drained, those that
-        came up again first are used. The upstream switch of a later uplink may not forward yet.
+        If all uplinks wait for their failback delay or are being drained, the waiting ones that
+        came up first are used. The upstream switch of a later uplink may not forward yet.
         """
         used = self._without_delay()
         if not self._suffice(used):

@@ -40,7 +40,7 @@ class Path:
 
     @property
     def asked(self) -> tuple[str, str, int]:
-        """The uplink, host and VLAN of a query. An answer identifies nothing else."""
+        """The uplink, host and VLAN of a query, which are all that an answer to the query shows."""
         return self.sender, self.receiver, self.vlan
 
 

@@ -76,7 +76,7 @@ class SingleLosses:
             self.ratio += (found - self.ratio) / REMEMBERED
 
     def in_a_row(self, least: int) -> int:
-        """Return how many losses in a row prove a fault. `least`: the lowest result."""
+        """Return how many losses in a row prove a fault, but never fewer than `least`."""
         if self.ratio <= 0.0:
             return least
         by_chance = math.ceil(math.log(CHANCE) / math.log(self.ratio))
@@ -144,7 +144,7 @@ class PathChecks:
 
     @property
     def checks_something(self) -> bool:
-        """Whether paths have been probed, or faults are in force."""
+        """Whether there are paths to probe, or path faults."""
         return bool(self._plan or self.since_s)
 
     def follow_config(self, plan: tuple[Path, ...]) -> None:
@@ -204,9 +204,9 @@ class PathChecks:
         return True
 
     def asked_at(self, question: Path) -> str | None:
-        """Return the MAC address for a query; None if unknown, so that the query is broadcast.
+        """Return the MAC address to send a query to; None if unknown: broadcast the query.
 
-        With many bridges on one segment, each query would otherwise reach every host.
+        If all queries were broadcast, each host would get those of all bridges on its segment.
         """
         return self._answered_by.get(question.asked)
 
@@ -224,7 +224,7 @@ class PathChecks:
         return False
 
     def prove(self, number: int, full: Collection[str], now_s: float) -> bool:
-        """Record that the switch returned the proof of a round, and evaluate rounds that are old enough.
+        """Record that a round's last probe has returned, and evaluate rounds that are old enough.
 
         `full`: the uplinks that may be dropping frames. Return whether a path broke or was restored.
         """
@@ -289,7 +289,7 @@ class PathChecks:
     def find(self, uplinks: Sequence[str], failback_delay_s: float, now_s: float) -> bool:
         """Update the faults of `uplinks`, whose links are up. Return whether faults changed.
 
-        A fault of a VLAN or an MTU stays in force for the failback delay after its end. When a whole
+        A fault of a VLAN or an MTU is kept for the failback delay after it has ended. When a whole
         uplink is reachable again, `Links` delays its return.
         """
         found = faults(uplinks, self._passages()) if self._plan else frozenset()
@@ -334,13 +334,13 @@ class PathChecks:
         return bool(asked) and all(p in self._probed and self._probed[p].broken for p in asked)
 
     def judges_s(self, failback_delay_s: float) -> float:
-        """Return when the next fault that ended or is in doubt expires; infinity if there is none."""
+        """Return when an ended or doubtful fault expires next; infinity if there is none."""
         over_s = [ended_s + failback_delay_s for ended_s in self._ended_s.values()]
         known_s = [since_s + DOUBTED_S for since_s in self._doubted_s.values()]
         return min((*over_s, *known_s), default=float("inf"))
 
     def is_over(self, fault: PathFault) -> bool:
-        """Whether a fault has ended, and only the failback delay keeps it in force."""
+        """Whether a fault has ended, and is kept only until the failback delay is over."""
         return fault in self._ended_s
 
     def unreachable(self) -> frozenset[str]:
