@@ -93,7 +93,7 @@ class Filling:
         self._concerned = concerned
 
     def is_counted(self, at_s: float) -> bool:
-        """Whether the loads of VM ports whose counters lag have not changed since `at_s`."""
+        """Whether the loads that lagging counters measure have stayed the same since `at_s`."""
         return at_s >= self.late_changed_s
 
     def read_addresses(self, now_s: float) -> None:

@@ -173,12 +173,12 @@ class Loads:
         return max(ages)
 
     def unsure(self, ofports: Iterable[int]) -> bool:
-        """Whether one of these ports carries traffic, and it is not known if its counter lags."""
+        """Whether one of these ports carries traffic, but it is unknown if its counter lags."""
         known = (self.at(ofport).rates for ofport in ofports)
         return any(rates.has_counted for rates in known if rates.late is None)
 
     def unit(self, ofport: int, window_s: float | None, ago_s: float = 0.0) -> Load:
-        """Return the mean load of a VM port's flows, or zero while it is not known.
+        """Return the mean load of a VM port's flows; zero while the load is unknown.
 
         It is the greater of two means: over the window that ended `ago_s` ago, and over the window
         that ended `UPLINK_LAG_S` before that. `window_s` None: the latest load.

@@ -34,7 +34,7 @@ UNSURE_S = 2.5
 
 @dataclass(slots=True)
 class Polling:
-    """The polls of one bridge.
+    """The schedule of one bridge's polls, and the counters that the current poll reads.
 
     Each poll reads the counters of ports. Some polls also read VM ports' flows, and fewer read
     buckets and address units. `with_units`: the current poll reads VM ports' flows. `with_behind`:
@@ -103,9 +103,9 @@ class Polling:
         return self.buckets_due_s - ON_TIME_S
 
     def take_turn(self, at_s: float, interval_s: float, buckets: bool) -> tuple[bool, bool]:
-        """Record a poll. Return whether it reads VM ports' flows, and whether all counters.
+        """Record a poll. Return whether it reads VM ports' flows, and whether it reads all units.
 
-        All counters include those of buckets and address units. `buckets`: whether any exist.
+        All units include buckets and address units. `buckets`: whether any of these exist.
         """
         with_units = at_s >= self.reading_s(interval_s, buckets)
         with_buckets = buckets and at_s >= self.buckets_s
@@ -120,7 +120,7 @@ class Polling:
     ) -> ReadStats | None:
         """Return the next poll; None while another poll is in progress.
 
-        `hashed`: policies use buckets. `behind`: address units exist.
+        `hashed`: whether policies use buckets. `behind`: whether address units exist.
 
         If a poll is late or missed, the next one is still due at its usual time. Otherwise the
         polls of all bridges that were late together would coincide from that time on.

@@ -29,8 +29,8 @@ MOST_UNITS = 512
 class RecentLoads:
     """The highest rate of each unit in each direction within `PEAK_S`, and the phases in that time.
 
-    `begins_s`: when a phase begins if loads do not change, because current loads differ from the
-    last phase; infinity: they do not differ.
+    `begins_s`: when the current loads, which differ from the last phase, become a new phase if they
+    stay the same; infinity: they do not differ.
     """
 
     # By name. Units without an entry are unknown, or have carried nothing.
@@ -81,7 +81,7 @@ class RecentLoads:
 
     @property
     def next_change_s(self) -> float:
-        """When a peak next falls, or phases change, if loads stay the same; infinity: never."""
+        """When a peak falls or phases change next, if loads stay the same; infinity: never."""
         forgotten_s = self._phases[0].until_s + PEAK_S if self._phases else math.inf
         return min(forgotten_s, self.begins_s, falls_s(self._peaks.values(), PEAK_S))
 

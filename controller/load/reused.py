@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Reused:
-    """The latest value for each use and each unit."""
+    """A cache: for each use and each unit, the latest value."""
 
     _made: dict[tuple[str, str], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
 

@@ -44,7 +44,7 @@ class TeamView:
     `bound`: the bindings that policies see. `found`: the homes that buckets had before the service
     started. `on_normal`: the NORMAL action forwards, so no flow counts traffic over uplinks.
     `in_cooldown`: the units that must not be moved now by policies that act immediately.
-    `recent_loads`: has the peaks for these policies. `merge_due`: split VM ports that can be merged.
+    `recent_loads`: the source of their peaks. `merge_due`: split VM ports that can be merged.
     `late_known`: whether late counters (`controller.load.rates`) cover only time since loads changed.
     """
 
@@ -158,7 +158,7 @@ class TeamView:
         )
 
     def absent(self, uplink: UplinkConfig) -> Uplink:
-        """Return `uplink` as one that does not exist on the switch."""
+        """Return an unusable `Uplink`, because `uplink` does not exist on the switch."""
         return Uplink(
             uplink.name, uplink.ofport, self.capacity_bps(uplink), uplink.role, usable=False
         )
@@ -281,7 +281,7 @@ class TeamView:
         )
 
     def asked(self, policy: str, window_s: float) -> Snapshot | None:
-        """Return the team with mean loads, or with peaks for a policy that acts immediately."""
+        """Return the team with mean loads (peaks if a policy acts immediately); None: unknown."""
         if not PRESETS[policy].at_once:
             return self.snapshot(policy, window_s)
         return self.offered(policy, self.recent_loads)
@@ -318,7 +318,7 @@ class TeamView:
         Each unit has its peak, or its current load if no peak is known. The load of an uplink is
         the sum of its units' loads and its other traffic: `unexplained`, by uplink name (None: the
         current one). So a move changes these loads immediately, even while queues drain and
-        switches adapt. None: loads have been known for less than `KNOWN_S`.
+        switches adapt. Return None if loads have been known for less than `KNOWN_S`.
         """
         if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
             return None

@@ -27,7 +27,7 @@ TELLING_RATIO = 0.1
 
 @dataclass(slots=True)
 class UplinkShare:
-    """The share of one VM port, from the totals of its port and its flows at the same readings."""
+    """The share of one VM port's traffic that crosses uplinks, from its recent readings."""
 
     _readings: deque[tuple[Total, Total]] = field(default_factory=deque)
     # For sent and received traffic: the share, and the rate of the port in the same time.
