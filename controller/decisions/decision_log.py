@@ -104,7 +104,7 @@ class DecisionLog:
     def refused(
         self, team_view: TeamView, moves: Iterable[Moved], why: str, now_s: float
     ) -> list[Record]:
-        """Record moves that were refused."""
+        """Record moves that were refused. `why`: the reason for the refusal."""
         self.evidence = None
         entry = Entry(Happened.REFUSED, now_s, team_view.config.name, why, tuple(moves))
         return [self._kept(replace(entry, before=_utilizations(team_view.uplinks())))]

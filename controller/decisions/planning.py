@@ -82,7 +82,7 @@ class Waiting:
 class Proposal:
     """The plan for one bridge, with all the data that it is based on.
 
-    `config`: the configuration in force when the plan was made, at `made_s` of engine time. `uplinks`:
+    `config`: the configuration when the plan was made, at `made_s` of engine time. `uplinks`:
     the uplinks with their loads over `basis_s` (None: the latest loads). `expected`: the uplinks after
     the moves. `units`: all units with their loads, by name. `lines`: the moves, for display.
     """
@@ -155,7 +155,7 @@ def propose(
 ) -> Proposal:
     """Return a plan, made by running all policies in turn until none of them makes a move.
 
-    Each run uses the team after the moves so far. No unit moves twice. `bases`: loads, by policy.
+    Each run uses the team after earlier moves. No unit moves twice. `bases`: each policy's `Basis`.
     """
     promised = {unit.name: unit.rules.reserve_bps for unit in team_view.units()}
     views = {
