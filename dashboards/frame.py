@@ -130,7 +130,7 @@ def _link(here: str, there: str) -> build.DashboardLink:
 
 
 def to_bridge(value: str) -> str:
-    """Return a data link's target: a bridge's dashboard. `value`: the variable with the labels."""
+    """Return the target of a link to a bridge's dashboard. `value`: the variable with labels."""
     return _to(BRIDGE, value, "job", "instance", "bridge")
 
 

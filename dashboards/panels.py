@@ -140,7 +140,7 @@ class Ask:
 
 
 def of_host(expr: str, legend: str) -> Ask:
-    """Return a query whose legend may contain `host`, the short name of its host."""
+    """Return a query with the label `host` (the short name of the host) for use in its legend."""
     return Ask(short_host(expr), legend)
 
 
@@ -190,7 +190,7 @@ def number(
     link: str = "",
     width: int = 4,
 ) -> stat.Panel:
-    """Return a panel with the current value (coloured), its legend, or both: see `shown`."""
+    """Return a panel with the coloured current value, its legend, or both, as `shown` selects."""
     plain = steps == PLAIN and words is None
     panel = (
         stat.Panel()

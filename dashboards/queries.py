@@ -131,7 +131,7 @@ def in_service(scope: Scope) -> str:
 
 
 def and_all(shown: str, all_of_them: str, **labels: str) -> str:
-    """Return `shown`, and `all_of_them` with added `labels`, so that a series is always shown."""
+    """Return `shown`, and `all_of_them` with added `labels`, because `shown` may be empty."""
     for label, value in labels.items():
         all_of_them = f'label_replace({all_of_them}, "{label}", "{value}", "", "")'
     return f"{shown} or {all_of_them}"
@@ -143,7 +143,7 @@ def how_many(series: str, value: int, among: str = "") -> str:
 
 
 def known(value: str, wrong: str = "> 0") -> str:
-    """Return a query that shows `value` if it is `wrong`, else only if all services answer."""
+    """Return `value` if it meets the condition `wrong`; if not, only while all services answer."""
     return f"{value} {wrong} or {all_answering(value)}"
 
 
