@@ -30,7 +30,7 @@ _RELEASE = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?![0-9])")
 
 
 def refusal(row: BridgeRow, ovn: Ovn | None) -> str | None:
-    """Return the reason not to attach `row` if ovn-controller writes its flows; else None."""
+    """Return why a bridge whose flows ovn-controller writes cannot be attached; None for others."""
     if ovn is None or row.name != ovn.bridge:
         return None
     others = [name for name in ovn.mapped if name != row.name]
@@ -64,7 +64,7 @@ def dropped(
 def of_dropped(row: BridgeRow, port: str, reason: Drop, count: int) -> tuple[str, bool]:
     """Return the report of a VM port's dropped frames, and whether an operator must act.
 
-    NORMAL would deliver frames from other addresses, but `forged-transmits` may reject them.
+    NORMAL delivers frames from addresses not in `attached-mac`; `forged-transmits` may reject them.
     """
     found = f"{port}: in the last 15 min, ovs-lbt dropped {DROPPED[reason]} ({count} in total)"
     accept = "ovs-lbt set interface {} forged-transmits=accept"

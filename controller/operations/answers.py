@@ -26,7 +26,7 @@ def shown(
 ) -> str:
     """Return the answer to `show`: JSON, or a block for each bridge with its uplinks and VM ports.
 
-    `waiting`: the unconfirmed changes.
+    `waiting`: the unconfirmed changes, as JSON objects.
     """
     wait = {"unconfirmed": list(waiting)} if waiting else {}
     return _written({"bridges": [*map(as_json, statuses)], **wait, **_faults(faults)}, json_wanted)
@@ -64,7 +64,7 @@ def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
 
 
 def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str:
-    """Return the answer to `pin`, which says when the VM port moves. Call this before the pin."""
+    """Return the answer to `pin`, which says when the VM port moves. Call this before pinning."""
     source = bridge.placing.on_switch.by_unit().get(port.name)
     text = f"{called(port)}: pinned to {target}"
     if bridge.observing:

@@ -52,7 +52,7 @@ NONE_ATTACHED = "no bridge is attached; to test one: ovs-lbt check BRIDGE"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. `text`: the problem and how to solve it.
+    """A problem or a fact that `check` reports. `text`: the problem and how to solve it.
 
     `check`: the kind of finding, a word for programs. `bridge`: None for a finding about the host.
     `runbook`: the name of a runbook in docs/runbooks.md or docs/runbooks-service.md.
@@ -105,7 +105,7 @@ LINKS, BEFORE = Told.CONNECTED | Told.FIT, Told.FIT | Told.ATTACH
 
 
 def of_bridge(about: About, told: Told) -> Iterator[Finding]:
-    """Return the findings about a bridge, in the order in which answers list them."""
+    """Return a bridge's findings that the answers `told` report, in the order to list them."""
     name = about.bridge.config.name
     for part in (
         _without_keys,

@@ -1,8 +1,8 @@
 """Rolls back changes (attach, detach, set) that operators do not confirm in time.
 
 The changes are stored in the database, so those made before this service started are also handled.
-A reversal first records its start in the database. If that fails, nothing is changed, and the
-reversal is tried again. If it succeeds, the reversal runs like an operator's request.
+Before a rollback, its start is recorded in the database. If this fails, nothing is changed, and
+recording is tried again. Once it succeeds, the rollback runs like an operator's request.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Confirmations:
     _invalid: dict[str, str] = field(default_factory=dict)
 
     def reverts_s(self) -> float:
-        """Return when the next reversal is due; infinity if no reversal is possible now."""
+        """Return when the first rollback is due; infinity if no change can be rolled back now."""
         return min((there.due_s for there in self._next()), default=float("inf"))
 
     def _next(self) -> list[_Waiting]:
@@ -208,7 +208,7 @@ class Confirmations:
         return self.jobs.store(request_id, row.name, written, done)
 
     def revert(self, request_id: int, row: BridgeRow, now_s: float) -> Doing:
-        """Revert a bridge's unconfirmed change now.
+        """Roll back a bridge's unconfirmed change now.
 
         Raises:
             Refused: the bridge has no unconfirmed change.
@@ -234,14 +234,14 @@ class Confirmations:
         return there
 
     def abandon_reversals(self) -> list[int]:
-        """Leave reversals to the service that now leads. Return the requests that wait for one."""
+        """Leave rollbacks to the new leader. Return the numbers of requests that wait for one."""
         asked = [number for one in self._waiting.values() for number in one.asked]
         for one in self._waiting.values():
             one.step, one.asked = Step.WAIT, []
         return asked
 
     def revert_due(self, now_s: float) -> Commands:
-        """Begin the reversals that are due. Called after each event."""
+        """Begin the rollbacks that are due. Called after each event."""
         due = [there for there in self._next() if there.due_s <= now_s]
         return [command for there in due for command in there.begin([], early=False)]
 

@@ -40,7 +40,7 @@ class Detach(Change):
 
     `purge`: whether operators' settings are also removed. `lost`: a description of failed steps.
     `stays`: a description of the settings that stay in the database. `one_uplink`: a command to
-    forward on only one uplink, if a loop would form otherwise. `settings`: written afterwards.
+    forward on only one uplink, if a loop would form otherwise; then `settings` are written.
     """
 
     step: Step = Step.GATHER

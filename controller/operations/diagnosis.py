@@ -22,10 +22,10 @@ from policies.verdicts import Standing, Verdict
 class Obstacle(StrEnum):
     """A reason why no policy evaluates a VM port.
 
-    `AWAY`: the port is not on its home uplink, and will return to it. `UNBOUND`: no allowed uplink
-    carries traffic and the port's VLANs. `IN_COOLDOWN`: the port was moved to balance load, and is in
-    cooldown. `SPENT`: the port has used up its move budget. `UNKNOWN`: the uplinks' loads have not been
-    measured for long enough. `NEW`: the port's load has not been measured for long enough.
+    `AWAY`: the port will return to its home, the uplink that rules or its policy chose. `UNBOUND`:
+    no allowed uplink carries traffic and the port's VLANs. `IN_COOLDOWN`: the port was moved to
+    balance load, and is in cooldown. `SPENT`: the port has used up its move budget. `UNKNOWN`,
+    `NEW`: the uplinks' loads, or the port's load, have not been measured for long enough.
     """
 
     NOT_CONNECTED = "not-connected"

@@ -51,7 +51,7 @@ Counters = Mapping[str, tuple[int, int]]
 
 
 def measured_for_s(asked: str) -> float:
-    """Return how long to measure. `asked`: stats-update-interval, as ovs-vsctl prints it."""
+    """Return how long to measure loads. `asked`: stats-update-interval, as ovs-vsctl prints it."""
     digits = asked.strip().strip('"')
     is_number = digits.isascii() and digits.isdigit()
     return UPDATES * max(UPDATE_INTERVAL_S, int(digits) / MS_PER_S if is_number else 0.0)
@@ -85,7 +85,7 @@ class Vif:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The endpoints and VMs of this host."""
+    """The tunnel endpoints that VMs of this host can use, and these VMs."""
 
     bridges: tuple[str, ...]
     places: tuple[Place, ...]
@@ -100,7 +100,7 @@ class Host:
 
 
 def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, Endpoint]) -> Host:
-    """Return the endpoints and VMs that the records of a host contain.
+    """Return the tunnel endpoints and VMs that are found in a host's records.
 
     Raises:
         Refused: there are fewer than two endpoints, or no VMs.

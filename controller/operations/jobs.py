@@ -36,7 +36,7 @@ Then = Callable[[float], tuple[Commands, str]]
 
 
 class Step(Enum):
-    """A step of a job. The docstring of the job's class lists its steps in their order."""
+    """A step of a job. The docstring of each job class lists the steps of that job in order."""
 
     # The settings are sent to the database. Waits for the database's answer.
     STORE = auto()
@@ -277,12 +277,12 @@ class Jobs:
 
     @property
     def concerned(self) -> set[str]:
-        """The bridges with a job."""
+        """The names of the bridges that a job in progress concerns."""
         return {job.name for job in self._by_number.values()}
 
     @property
     def in_hand(self) -> set[str]:
-        """The bridges that are being attached or detached. Other requests must not change these."""
+        """The bridges that are being attached or detached, which other requests must not change."""
         return {job.name for job in self._by_number.values() if isinstance(job, Change)}
 
     def refuse_in_hand(self, bridge: str) -> None:
@@ -295,7 +295,7 @@ class Jobs:
             raise Refused(f"another request is changing bridge {bridge}; try again later")
 
     def begin(self, job: Job) -> None:
-        """Begin a job. It replaces any job with the same number, and answers that job's request."""
+        """Begin a job. It replaces any job with the same number, and takes over its request."""
         assert not (isinstance(job, Change) and job.name in self.in_hand), "one change at a time"
         before = self._by_number.get(job.number)
         assert before is None or before.step is Step.REVERT, "a number identifies one request"
@@ -356,11 +356,11 @@ class Jobs:
             return [*failed, *job.interrupted(self.fleet.failures[job.name].why, now_s)]
 
     def next_s(self) -> float:
-        """Return when the first job continues even without an event; infinity if none does."""
+        """Return when a job next continues without an event; infinity if all jobs need events."""
         return min((job.goes_on_s() for job in self._by_number.values()), default=float("inf"))
 
     def abandon(self) -> list[int]:
-        """Drop all jobs in their current state. Return the requests that wait for an answer."""
+        """Drop all jobs in their current state. Return the numbers of the unanswered requests."""
         waiting = [n for n, job in self._by_number.items() if n > 0 and job.tell is not None]
         self._by_number = {}
         return waiting
@@ -377,13 +377,13 @@ def longer_s(config: BridgeConfig) -> float:
 
 
 def drained(uplink: UplinkConfig) -> tuple[Setting, ...]:
-    """Return the settings that drain an uplink and save its previous role."""
+    """Return the settings that drain an uplink and save its current role for `undrained`."""
     before = None if uplink.role is Role.ACTIVE else uplink.role.value
     return (_setting(uplink, "role", Role.DRAINED.value), _setting(uplink, "role-before", before))
 
 
 def undrained(uplink: UplinkConfig) -> tuple[Setting, ...]:
-    """Return the settings that restore the uplink's previous role."""
+    """Return the settings that restore the role that an uplink had before it was drained."""
     role = None if uplink.role_before is Role.ACTIVE else uplink.role_before.value
     return (_setting(uplink, "role", role), _setting(uplink, "role-before", None))
 

@@ -61,7 +61,7 @@ def moving_bridge(bridge: Bridge) -> None:
 def interface(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig | None]:
     """Return the attached bridge of an interface, and the VM port (None for an uplink).
 
-    `name` can also be the name of a VM's interface that is the same on every host (UUID/MAC).
+    `name` can also be UUID/MAC, the name that identifies a VM's interface on every host.
     """
     if (found := of_vm(fleet.bridges, name)) is not None:
         return found
@@ -266,14 +266,14 @@ def home_of_rules(fleet: Fleet, name: str) -> Bridge | None:
 
 
 def rule_keys_at(bridge: Bridge) -> dict[str, Key]:
-    """Return the keys of a VM's rules, which accept all uplinks of a bridge as values."""
+    """Return the keys of a VM's rules. Values that name uplinks can name any uplink of `bridge`."""
     team = tuple(uplink.name for uplink in bridge.config.uplinks)
     keys = vm_keys(frozenset(team), team)
     return {name: keys[name] for name in VM_RULE_KEYS}
 
 
 def rule_on_bridge(bridge: str, identity: str, key: str, value: str | None) -> Setting:
-    """Return the setting that stores a VM's rule on a bridge. The VM need not be on this host."""
+    """Return the setting that stores a VM's rule on a bridge; `value` None removes the rule."""
     return Setting("Bridge", bridge, f"{PREFIX}vm-{identity}-{key}", value)
 
 

@@ -40,11 +40,11 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
-    """A change that is reverted unless it is confirmed.
+    """A change that is rolled back unless it is confirmed.
 
     `until_s`: the latest time to confirm the change, since the epoch. `seconds`: the total time to
     confirm it, which a wrong clock cannot extend. `back`: the previous settings. `linked`: the plain
-    uplinks that were up before the change. `begun`: whether the reversal has begun.
+    uplinks that were up before the change. `begun`: whether the rollback has begun.
     """
 
     what: What
@@ -70,7 +70,7 @@ class Unconfirmed:
 
 
 def as_text(change: Unconfirmed) -> str:
-    """Return the value of the key `unconfirmed`."""
+    """Return a change as the value of the key `unconfirmed`."""
     fields: dict[str, Any] = {
         "what": change.what.value,
         "until": round(change.until_s, 3),
@@ -172,7 +172,7 @@ def values(change: Unconfirmed) -> dict[str, str]:
 
 
 def restored(change: Unconfirmed, row: BridgeRow) -> tuple[Setting, ...]:
-    """Return the previous settings whose records still exist."""
+    """Return the settings to restore: the previous settings whose records still exist."""
     there = _records(row)
     return tuple(s for s in change.back if (s.table, s.record) in there)
 
