@@ -66,7 +66,7 @@ class _Version(argparse.Action):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands. Commands in `SEPARATE` also have separate parsers."""
+    """Return the parser of all commands. Those in `SEPARATE` also have parsers in their modules."""
     made = _Parser(
         prog="ovs-lbt",
         description=f"Load-Based Teaming for Open vSwitch.\n{listing()}",
@@ -99,7 +99,7 @@ def parsed(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Na
 
 
 def separate_parser(command: str) -> argparse.ArgumentParser:
-    """Return the parser of a command in `SEPARATE`."""
+    """Return the parser from the module of a command in `SEPARATE`."""
     made: argparse.ArgumentParser = importlib.import_module(SEPARATE[command])._parser()
     return made
 

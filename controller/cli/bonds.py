@@ -167,7 +167,7 @@ def _told(stack: Stack) -> list[str]:
 
 
 def configuration(host: Host) -> str:
-    """Return the configuration of bridge and bond for ifupdown, netplan and NetworkManager."""
+    """Return how to configure the bridge and its bond in ifupdown, netplan and NetworkManager."""
     bond, bridge = host.bond, host.bridge
     addresses = [address.partition(" ")[0] for address in host.own.addresses]
     routes = [*host.own.routes, *host.own.routes6]

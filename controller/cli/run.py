@@ -95,7 +95,7 @@ def _running() -> str | None:
 
 
 def log(level: int, everything: bool = False) -> None:
-    """Log ovs-lbt's messages to stderr, from `level` up. `everything`: also libraries' info."""
+    """Log ovs-lbt's messages to stderr, from `level` up. `everything`: INFO from libraries, too."""
     terminal.log_to_stderr()
     logging.getLogger("controller").setLevel(level)
     for noisy, quiet in (

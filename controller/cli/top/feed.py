@@ -26,7 +26,7 @@ class Away:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a command."""
+    """The service's answer to the command `words`, or the reason for a refusal."""
 
     words: tuple[str, ...]
     text: str
