@@ -49,7 +49,7 @@ def plain(drawn: Line) -> str:
 
 
 def clean(text: str) -> str:
-    """Return text with a known width, without control characters that could control a terminal."""
+    """Return text with "?" for each character that could control a terminal or has no width."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c.isprintable() and _cells(c) else "?" for c in text)
@@ -131,7 +131,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The style of a drawing. `width` None: as wide as the contents, without truncation."""
+    """The width and characters of a drawing. `width` None: as wide as its contents require."""
 
     width: int | None = None
     unicode: bool = False
@@ -188,7 +188,7 @@ def table(columns: Sequence[Column], rows: Sequence[Line], look: Look, indent: i
 
 
 def table_text(columns: Sequence[Column], rows: Iterable[Sequence[str]], look: Look) -> list[str]:
-    """Return a header line and the rows as text, indented by a gap."""
+    """Return a header line and the rows as text, indented by the width between columns."""
     spans = [tuple(map(Span, cells)) for cells in rows]
     return [(GAP + plain(one)).rstrip() for one in table(columns, spans, look, len(GAP))]
 
@@ -197,7 +197,7 @@ def table_text(columns: Sequence[Column], rows: Iterable[Sequence[str]], look: L
 
 
 def mbps(rate_bps: float) -> str:
-    """Format a rate in Mbit/s in seven characters, which is enough for links up to 1 Tbit/s."""
+    """Format a rate in Mbit/s, for links up to 1 Tbit/s in at most seven characters."""
     value = rate_bps / 1e6
     decimals = next((d for d, below in ((2, 9999.995), (1, 99999.95)) if value < below), 0)
     return f"{value:.{decimals}f}"

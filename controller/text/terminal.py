@@ -33,7 +33,7 @@ UNREAD = 128 + signal.SIGPIPE
 
 
 def look() -> Look:
-    """Return the look of standard output: plain text of any width if it is not a terminal."""
+    """Return how to draw on standard output: with any width, in ASCII, if it is not a terminal."""
     if not sys.stdout.isatty():
         return Look()
     return Look(shutil.get_terminal_size().columns, unicode=shows_unicode())
@@ -108,7 +108,7 @@ def _in_one_line(record: logging.LogRecord) -> bool:
 
 
 def log_to_stderr() -> None:
-    """Log each message on one line."""
+    """Log to stderr, with each message on one line."""
     handler = logging.StreamHandler()
     handler.addFilter(_in_one_line)
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -120,7 +120,7 @@ def unknown(what: str, name: str, names: Iterable[str], listing: str) -> str:
 
 
 def keys_again(bridge: str) -> str:
-    """Return the actions for a bridge whose keys have disappeared: manage it again, or detach it."""
+    """Return advice for a bridge whose keys have disappeared: set them again, or detach it."""
     restore = f"or restore the configuration from before attach: ovs-lbt detach {quoted(bridge)}"
     return f"set the keys again: ovs-lbt attach {quoted(bridge)}; {restore}"
 
