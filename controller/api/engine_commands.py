@@ -53,7 +53,7 @@ class ReadStats(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ReadInbound(BridgeCommand):
-    """Request counters of traffic from uplinks to `ofports`; if several, to all VM ports."""
+    """Request counters of traffic from uplinks to one VM port; to all, if `ofports` has several."""
 
     ofports: tuple[int, ...]
 
@@ -142,7 +142,7 @@ class AddSelectGroup(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Shape(BridgeCommand):
-    """Set the queues of devices; queues None: remove ours. The answer is a `Shaped`.
+    """Set the queues of devices; None removes our queues of a device. The answer is a `Shaped`.
 
     `replaces`: the devices on which another program's qdisc may also be replaced.
     """
@@ -153,7 +153,7 @@ class Shape(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ForwardByOne(BridgeCommand):
-    """Make NORMAL use only plain uplink `uplink`, and disconnect the `others`, as in a rescue.
+    """Make NORMAL use only plain uplink `uplink`, and disconnect `others`, like `ovs-lbt rescue`.
 
     The answer is a `ForwardingByOne`.
     """
@@ -226,7 +226,7 @@ class Report(Command):
 
 @dataclass(frozen=True, slots=True)
 class ReportFailure(Command):
-    """Report an internal error in handling bridge or request `of`. `again`: already in the log."""
+    """Report an internal error in handling bridge or request `of`. `again`: logged before."""
 
     of: str
     error: Exception

@@ -73,13 +73,13 @@ class Moved:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Descriptions of the source and the target; for splits and merges, see the function `ends`."""
+        """Descriptions of the source and the target, as returned by the function `ends`."""
         return ends(self.source, self.target, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """The load of an uplink, as shares of its capacity."""
+    """The sent and received load of an uplink, as shares of its capacity."""
 
     transmit_ratio: float
     receive_ratio: float
@@ -118,7 +118,7 @@ class Entry:
 
 
 def ends(source: str | None, target: str, reason: str) -> tuple[str, str]:
-    """Return descriptions of the source and the target of a move."""
+    """Describe the source and target of a move: for a split or merge, one is "by connection"."""
     match reason:
         case Reason.SPLIT:
             return source or "-", BY_CONNECTION
