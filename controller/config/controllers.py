@@ -19,7 +19,7 @@ DIALED = ("tcp:", "ssl:")
 
 
 def is_allowed(row: BridgeRow) -> bool:
-    """Whether the bridge allows the service's OpenFlow version; without `protocols`, it does."""
+    """Whether a bridge allows the service's OpenFlow version. An empty `protocols` allows it."""
     return not row.protocols or SPOKEN in row.protocols
 
 

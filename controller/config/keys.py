@@ -35,11 +35,11 @@ class Record(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key, without its prefix.
+    """A configuration key. `name` does not include the prefix.
 
     `meaning`: the description for operators, with literal words in backticks. `default`: the
     value that applies to a record without this key, as an operator writes it; None if the key has no
-    default. `otherwise`: a description of the default, if `default` does not contain the default.
+    default. `otherwise`: a description of the default, if the default is not a fixed value.
     """
 
     record: Record
@@ -357,7 +357,7 @@ def keys_of(record: Record) -> dict[str, Key]:
 
 
 def settable(keys: Mapping[str, Key]) -> dict[str, Key]:
-    """Return the keys that operators can set."""
+    """Return those of `keys` that operators can set."""
     return {name: key for name, key in keys.items() if key.settable}
 
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of value.
+    """A kind of value that a key can have: how it is parsed and described.
 
     `parse` converts text to a value or raises ValueError. `expected`: the description of valid
     values in errors and documents. `salvage`: returns the usable part of an invalid value, which is
@@ -195,7 +195,7 @@ def moves(text: str) -> tuple[Moved, ...]:
 
 
 def moves_text(moves: Iterable[Moved]) -> str:
-    """Return the value of the key `moved`: the time and the step of each move."""
+    """Return the value of the key `moved`: the time and the cooldown step of each move."""
     return ",".join(f"{move.at_s:.3f}:{move.step}" for move in moves)
 
 

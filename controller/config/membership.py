@@ -54,8 +54,8 @@ class Team:
     `bond`: the bond that has the uplinks as members; None for plain uplinks. `wrong`: each problem, and
     the action that solves it. `missing`: interfaces that seem to be connected to the network, but are
     neither uplinks nor VM ports. `last`: the last valid team, which can have more uplinks than a bond
-    with only one remaining member. The `missing` of `last` excludes interfaces that are in `missing`
-    only because an uplink is absent or keys have disappeared.
+    with only one remaining member. Interfaces that are in `missing` only because an uplink is
+    absent or keys have disappeared are not in `last.missing`.
     """
 
     uplinks: tuple[str, ...]

@@ -277,7 +277,7 @@ class BridgeConfig:
 
     @property
     def checks_paths(self) -> bool:
-        """Whether uplinks probe each other; not on a LAG, as its upstream switch picks uplinks."""
+        """Whether uplinks probe each other; not on a LAG, whose upstream switch picks uplinks."""
         return self.path_check and not self.on_a_lag and not self.observes_bond
 
     @property
@@ -287,12 +287,12 @@ class BridgeConfig:
 
     @property
     def observes_bond(self) -> bool:
-        """Whether NORMAL forwards, and ovs-lbt flows are not installed."""
+        """Whether a bond is in observe mode: NORMAL forwards, without ovs-lbt flows."""
         return self.observes and self.on_bond
 
     @property
     def forwards(self) -> bool:
-        """Whether a pipeline is possible, even if all plain uplinks are absent.
+        """Whether a pipeline is possible: uplinks exist, or are configured by name but absent.
 
         Without a pipeline, a bridge with plain uplinks (fail mode secure) forwards no frames.
         """

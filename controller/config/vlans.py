@@ -110,7 +110,7 @@ class PortVlans:
         return tag if self.takes_tagged and tag in self.carried else None
 
     def tag_in(self, vlan: int) -> int:
-        """Return the tag that this VLAN has in the port's configuration; 0 for the native VLAN."""
+        """Return the tag of frames of this VLAN that the port receives; 0 for the native VLAN."""
         return 0 if vlan == self.native else vlan
 
     def tag_out(self, vlan: int) -> int:
@@ -127,7 +127,7 @@ class PortVlans:
 
 @functools.lru_cache
 def digest(of: PortVlans) -> int:
-    """Return a 16-bit hash of a configuration. Different configurations rarely have the same hash."""
+    """Return a 16-bit hash of a port's VLAN settings. Different settings rarely share a hash."""
     written = f"{of.carried.bits:x} {of.native} {of.takes_tagged} {of.native_tagged}"
     return zlib.crc32(written.encode()) & 0xFFFF
 
