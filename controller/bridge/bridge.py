@@ -160,7 +160,7 @@ class Bridge:
 
     @property
     def awaited(self) -> str:
-        """The reason why `settled` is False, worded as the end of an error message."""
+        """The reason why `known` is False, worded as the end of an error message."""
         if not self.connected:
             return f", because {UNREACHED}"
         if self.addresses.awaits_normal:
@@ -177,8 +177,8 @@ class Bridge:
     def lacp_in_doubt(self) -> bool:
         """Whether LACP may still work although the bridge has fallen back to one uplink.
 
-        According to the last reading of the database, which may be outdated, LACP was current on a member
-        that is up.
+        This is so if LACP was current on a member that is up when the database was last read. The
+        reading may be outdated.
         """
         config = self.config
         current = (u for u in config.uplinks if u.name in config.lacp_current)
@@ -256,7 +256,7 @@ class Bridge:
         return [self.installation.read_installed()] if self.connected else []
 
     def take_over(self, config: BridgeConfig, now_s: float) -> Commands:
-        """Manage the bridge after it was inspected, or after a detach has failed."""
+        """Apply `config` and manage the bridge, after it was inspected or a detach has failed."""
         self.turn(Turn.TAKE_OVER)
         assert self.phase.is_attached, "the bridge is attached now"
         self.interrupted = False
@@ -434,8 +434,8 @@ class Bridge:
     def reconcile(self, now_s: float) -> Commands:
         """Update bindings to match homes and links, and the switch to match bindings.
 
-        The steps do not handle events. They are repeated after a bundle without changes, because
-        such a bundle is complete immediately. This method schedules announcements; `tick` sends them.
+        The steps do not depend on the event, and are repeated after a bundle without changes, which
+        is complete immediately. This method schedules announcements; `tick` sends them.
         """
         assert self.connected or self.installed is None, "no flows are known without a connection"
         commands: Commands = []

@@ -58,7 +58,7 @@ MOST_TOLD = 8
 class Failure:
     """Repeated internal errors in a bridge: the errors, and when to handle the bridge again.
 
-    `texts`: the errors in the log, the latest last. `count`: the number of times the bridge was handled again.
+    `texts`: the logged errors, the newest last. `count`: how often the bridge was handled again.
     `until_s`: when the bridge is handled again, in seconds of engine time. `holds`: whether all timers,
     and not only polls, wait until `until_s`. `is_new`: whether the last error must be reported.
     """
@@ -122,7 +122,7 @@ class Fleet:
         return self._marks.rows
 
     def recent_faults(self, now_s: float) -> tuple[Faulted, ...]:
-        """Return the faults to report now, the latest first."""
+        """Return the faults of the last `TOLD_FOR_S` seconds, the newest first."""
         since_s = self.epoch_s + now_s - TOLD_FOR_S
         recent = [fault for fault in self.faults.values() if fault.at_s >= since_s]
         return tuple(sorted(recent, key=lambda fault: fault.at_s, reverse=True))
@@ -161,14 +161,14 @@ class Fleet:
         return bridge is not None and not bridge.phase.is_attached and not bridge.interrupted
 
     def held_until_s(self, name: str) -> float:
-        """Return when a bridge's timers, suspended because of an internal error, run again."""
+        """Return when timers suspended by an internal error run again; 0 if none are suspended."""
         found = self.failures.get(name)
         if found is None or not found.holds or self._begins_anew(self.bridges.get(name)):
             return 0.0
         return found.until_s
 
     def end_failures(self, now_s: float) -> Commands:
-        """Forget errors that have not occurred again; return the reports to make."""
+        """Forget errors that have not occurred again, and return all pending reports."""
         reports, self._unreported = self._unreported, []
         for name, found in list(self.failures.items()):
             if now_s > found.until_s + OVER_AFTER_S:
@@ -244,7 +244,7 @@ class Fleet:
         return self.follow_database(set(), now_s)
 
     def expire(self, in_hand: set[str], now_s: float) -> Commands:
-        """Stop managing the bridges whose lost keys no longer apply."""
+        """Stop managing bridges whose keys were lost and have not returned in time."""
         due = now_s >= self.lost_keys.expires_s()
         return self.follow_database(in_hand, now_s) if due else []
 
@@ -259,7 +259,7 @@ class Fleet:
         self._mark_again(now_s)
 
     def recall(self, name: str, now_s: float) -> Commands:
-        """Apply the lost keys of a bridge until a request has detached it, even if they were lost long ago."""
+        """Use the lost keys of a bridge until a request detaches it, even if they have expired."""
         self.lost_keys.recall(self.rows[name])
         self._mark_again(now_s)
         managed = name in self.bridges or not self.rows[name].attached
@@ -276,7 +276,7 @@ class Fleet:
         return [command for name in sorted(self.bridges) for command in self.drop(name)]
 
     def manage(self, config: BridgeConfig, inspects: bool = False) -> Commands:
-        """Start to manage a bridge. `inspects`: a request only inspects the bridge so far."""
+        """Start to manage a bridge. `inspects`: begin in phase INSPECTING."""
         assert self.leads, "only the service that leads decides"
         assert config.name not in self.bridges, "a bridge is managed once"
         phase = after(Phase.INSPECTING, Turn.TAKE_OVER, config.observes_bond)
@@ -291,7 +291,7 @@ class Fleet:
         return [*reports, Connect(config.name)]
 
     def let_go(self, in_hand: set[str]) -> Commands:
-        """Stop managing bridges that are no longer attached."""
+        """Stop managing bridges that are neither attached nor `in_hand` (see `follow_database`)."""
         attached = {name for name, row in self.rows.items() if row.attached}
         wanted = attached | in_hand & self.rows.keys()
         gone = sorted(self.bridges.keys() - wanted)
@@ -321,7 +321,7 @@ class Fleet:
         return [bridge for bridge in bridges if bridge.phase.is_attached]
 
     def status(self, *names: str) -> tuple[BridgeStatus, ...]:
-        """Return the status of these attached bridges; without names, of all attached bridges."""
+        """Return the status of attached bridges: those in `names`, or without names, all."""
         wanted = [b for b in self.serving if not names or b.config.name in names]
         return tuple(filter(None, map(self._status, wanted)))
 

@@ -81,7 +81,7 @@ class Handover(Feature[ForwardingRead]):
         return [] if self.gather(now_s) else self.read_for_normal()
 
     def read_for_normal(self) -> list[Command]:
-        """Before our flows are removed, read learned addresses to announce to NORMAL and upstream switches."""
+        """Read, before our flows are removed, the addresses to announce to NORMAL and upstream."""
         read = self.bridge.announcer.announce_once(self.bridge.announcer.everything)
         return read if self.bridge.connected else []
 
@@ -110,7 +110,7 @@ class Handover(Feature[ForwardingRead]):
         return [ReadForwarding(self.config.name)]
 
     def heard(self, event: ForwardingRead, now_s: float) -> list[Command]:
-        """Store the addresses learned by NORMAL, before our pipeline replaces it."""
+        """Store the addresses learned by NORMAL, before our pipeline replaces NORMAL."""
         if not self.bridge.addresses.awaits_normal:
             return []
         self.bridge.addresses.awaits_normal = False
@@ -121,7 +121,7 @@ class Handover(Feature[ForwardingRead]):
     def take_over(self) -> list[Command]:
         """Clear the addresses learned by NORMAL, once for each set of uplinks of our pipeline.
 
-        When a member fails, the bond sends announcements of these addresses on another member.
+        Otherwise, when a member fails, the bond would announce these addresses on another member.
         These frames would return to our pipeline, and VMs would seem to be outside the bridge.
         """
         bridge, config = self.bridge, self.config

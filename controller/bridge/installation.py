@@ -312,7 +312,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return [*commands, *placing.remembered({move.unit for move in moves})]
 
     def logged(self, moves: Iterable[Move], more: str = "") -> list[Command]:
-        """Return a log line per VM port, and one for all buckets that move between the same uplinks."""
+        """Return log lines of moves. Buckets with the same source and target share one line."""
         name, because = self.config.name, self.bridge.decision_log.because
         return [
             Report("info", f"{name}: {move.way} ({because or move.reason}){more}")

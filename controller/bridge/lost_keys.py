@@ -92,8 +92,8 @@ class LostKeys:
         """Return the row, completed with the lost keys, and the resulting reports and writes.
 
         `before`: the row that this method returned last for the bridge; None the first time.
-        `may_begin`: whether the last keys can begin to apply: the service manages the bridge, or
-        has just started, and no request is changing the bridge.
+        `may_begin`: whether to use the bridge's last keys if its keys have disappeared now: the
+        service manages the bridge or has just started, and no request is changing the bridge.
         """
         name, commands = row.name, Commands()
         were_lost = before is not None and before.keys_lost
@@ -112,7 +112,7 @@ class LostKeys:
         return self.completed(row, now_s), commands
 
     def completed(self, row: BridgeRow, now_s: float) -> BridgeRow:
-        """Return the row, completed with the bridge's lost keys while these apply."""
+        """Return the row, completed with the bridge's lost keys until these expire."""
         kept = self._kept.get(row.name)
         if kept is None or now_s >= kept.until_s:
             self._kept.pop(row.name, None)
@@ -121,7 +121,7 @@ class LostKeys:
         return replace(row, external_ids=ids, keys_lost=not row.attached)
 
     def recall(self, row: BridgeRow) -> None:
-        """Apply the lost keys of a bridge until the request that detaches the bridge is done."""
+        """Use the last keys of a bridge until the request that detaches the bridge is done."""
         if keys := kept_keys.last_keys(row):
             self._kept[row.name] = _Kept(keys, float("inf"))
 

@@ -139,7 +139,7 @@ class Placing(Feature[Never]):
         return buckets.are_judged(self.config, self.split)
 
     def rules(self, bound: Mapping[str, Bound] | None = None) -> RuleStates:
-        """Return, by VM port, a text about each rule's violation; empty if the rule is met.
+        """Return, by unit and rule, how the rule is violated, in words; empty if the rule is met.
 
         `bound`: bindings of VM ports and addresses; None: those on the switch.
         """
@@ -191,7 +191,7 @@ class Placing(Feature[Never]):
     # ---- moves -------------------------------------------------------------------------
 
     def choose_on_switch(self, now_s: float) -> None:
-        """Choose the bindings for the switch: the planned bindings, or separate ones.
+        """Choose the bindings for the switch: the planned bindings, or separate bindings.
 
         Separate bindings are kept while plain uplinks are only observed, while units gather, and until
         NORMAL has replaced our pipeline.
@@ -293,7 +293,7 @@ class Placing(Feature[Never]):
 
     @property
     def returns_s(self) -> float:
-        """When the next VM ports return to a better uplink; infinity if no VM port waits to return."""
+        """When VM ports next return to a better uplink; infinity if no VM port waits to do so."""
         return min(self.planned.returns_s(), self.on_switch.returns_s())
 
     def remembered(self, moved: Collection[str] = ()) -> list[Command]:
@@ -317,7 +317,7 @@ class Placing(Feature[Never]):
     # ---- for operators' requests -----------------------------------------------------------
 
     def load_known_s(self, port: VmPortConfig) -> float:
-        """Return the time for which the load of a VM port on uplinks has been known, in seconds."""
+        """Return for how many seconds the load of a VM port on uplinks has been known."""
         counted = self.bridge.loads.at(port.ofport)
         return (counted.rates if self.bridge.on_normal else counted.flows).known_s()
 
