@@ -84,7 +84,7 @@ class Announcer(Feature[LearnedRead]):
         return [ReadLearned(self.config.name)]
 
     def announce_waiting(self, now_s: float) -> None:
-        """Make the delayed announcements, unless it is still unknown whether LACP is negotiated."""
+        """Schedule announcements that wait for LACP, unless LACP is still in doubt."""
         if not self.bridge.lacp_in_doubt:
             waiting, self._waiting = self._waiting, frozenset()
             self.announce(waiting, now_s)
@@ -101,7 +101,7 @@ class Announcer(Feature[LearnedRead]):
         self.announce(announced, now_s)
 
     def announce_failover(self) -> list[Command]:
-        """Immediately announce VM ports and addresses that use another uplink after a link failure.
+        """Announce VM ports and addresses immediately if a link failure changed their uplink.
 
         The switch fails over by itself, but moves are sent and announced only when its flow cache is
         updated. Until then, a silent VM would be unreachable. If a move chooses yet another uplink,
@@ -138,7 +138,7 @@ class Announcer(Feature[LearnedRead]):
     # ---- readings of learned addresses -------------------------------------------------
 
     def read_ahead(self, moves: Iterable[Move]) -> list[Command]:
-        """If units have moved, request learned addresses right after the bundle that is being sent."""
+        """Request learned addresses directly after the bundle being sent, if it moves units."""
         self.reads_ahead = self.bridge.announces and bool(self._seen_upstream(moves))
         return [ReadLearned(self.config.name)] if self.reads_ahead else []
 

@@ -3,9 +3,9 @@
 For dp_hash, the switch needs a select group that OpenFlow 1.3 cannot add. Our flows use this group when it
 is installed. Before that, or if the switch refuses the group, they use multipath, which every switch has.
 
-OpenFlow 1.3 does not show the selection method of a group either. When Open vSwitch is upgraded, its scripts
-restore the group without the method. So a group that existed before the connection is added again. This
-restores the group's method, and does not change its buckets.
+OpenFlow 1.3 does not show the selection method of a group either. When Open vSwitch is upgraded,
+its scripts restore the group without the method. So a group that the service finds when it connects
+is added again. This restores the group's method, and does not change its buckets.
 """
 
 from __future__ import annotations

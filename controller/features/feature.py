@@ -39,7 +39,7 @@ class Feature(Generic[Heard]):
 
     @property
     def config(self) -> BridgeConfig:
-        """The configuration in force."""
+        """The bridge's current configuration."""
         return self.bridge.config
 
     def forget_switch(self) -> None:

@@ -62,7 +62,7 @@ class _Watched:
 
 @dataclass(eq=False)
 class InboundCheck(Feature[InboundRead]):
-    """The inbound checks of one bridge."""
+    """Checks whether inbound traffic follows moved VM ports of one bridge."""
 
     # How often VM ports were announced again because inbound traffic did not follow.
     reannounced: int = 0

@@ -94,7 +94,7 @@ class NoFlood(Feature[PortFlagsSet]):
         return self._ask(frozenset(), frozenset(), now_s)
 
     def want(self, now_s: float) -> list[Command]:
-        """Set no-flood on VM ports while our pipeline serves them on a bond; else clear it."""
+        """Set no-flood on VM ports that our pipeline serves on a bond; else restore old flags."""
         config = self.config
         vm_ports = frozenset(int(port.ofport) for port in config.vm_ports)
         over_normal = self.bridge.serves and config.on_bond

@@ -1,4 +1,4 @@
-"""Announces off-home addresses of tunnel endpoints, and endpoints whose traffic is no longer spread.
+"""Announces off-home addresses (see dataplane/endpoints.py), and endpoints no longer spread.
 
 Peers with Open vSwitch's userspace datapath keep the source address of the last tunnel frame, even if the
 endpoint no longer uses this address. Upstream switches forget an address that is silent for minutes, and

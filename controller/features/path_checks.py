@@ -86,7 +86,7 @@ class Probing(Feature[FrameHeard]):
         return [Report(level, f"{config.name}: {text}") for level, text in new + over]
 
     def heard(self, event: FrameHeard, now_s: float) -> list[Command]:
-        """Handle a path-check frame that an uplink has received, or the proof of a round."""
+        """Handle a path-check frame received by an uplink, or a round's proof (see `commands`)."""
         bridge, paths, config = self.bridge, self.bridge.paths, self.config
         if not bridge.checks_paths:
             return []

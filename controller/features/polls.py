@@ -57,7 +57,7 @@ class ConvergenceTimer:
 
 @dataclass(eq=False)
 class Polls(Feature[PortStatsRead | UnitCountersRead]):
-    """The polls of one bridge."""
+    """Reads the counters of one bridge at intervals, and then lets policies decide."""
 
     # Measures how long the bridge takes to converge.
     convergence: ConvergenceTimer = field(default_factory=ConvergenceTimer)

@@ -72,7 +72,7 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
         return self.bridge.reconcile(now_s)
 
     def ask_for_frame(self, now_s: float) -> list[Command]:
-        """Send a broadcast to uplinks that must receive a frame before they are used again."""
+        """Send a broadcast to reach uplinks that must receive a frame before they are used."""
         self.bridge.links.note_asked(now_s)
         if not self.bridge.announces:
             return []
