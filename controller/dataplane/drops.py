@@ -14,7 +14,7 @@ from policies.model import OFPORT_LOCAL
 
 
 class Drop(StrEnum):
-    """Why frames are dropped: the word in metrics and JSON. `wording.DROPPED` explains each."""
+    """A reason for dropping frames, as in metrics and JSON; `wording.DROPPED` explains it."""
 
     ADDRESS = "address"
     CLAIMED = "claimed-address"

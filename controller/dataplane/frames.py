@@ -67,9 +67,9 @@ def igmp_query(vlan: int | None = None) -> bytes:
     """Return an IGMPv3 general query, which a VM answers with the VM's IPv4 multicast groups.
 
     The version is 3, because hosts use an older version for minutes after a query with that version.
-    Hosts that lack version 3 treat the query like one of a version that they know. No querier uses the
-    source 0.0.0.0, so hosts and switches neither elect us nor treat us as a router (RFC 4541 section
-    2.1.1). `vlan`: the VLAN in the tag; None or 0: untagged.
+    Hosts that lack version 3 treat the query like one of a version that they know. The source is
+    0.0.0.0, which no querier uses, so hosts and switches neither elect us nor treat us as a router
+    (RFC 4541 section 2.1.1). `vlan`: the VLAN in the tag; None or 0: untagged.
     """
     query = struct.pack("!BBH4s", IGMP_QUERY, round(RESPONSE_TIME_S * 10), 0, bytes(4))
     query += struct.pack("!BBH", ROBUSTNESS, QUERY_INTERVAL_S, 0)

@@ -175,7 +175,7 @@ def _address_flows(made: Hash) -> Iterator[FlowSpec]:
 
 
 def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
-    """Yield flows for frames that must leave on the home, because the VM port receives multicast there."""
+    """Yield flows for frames that must leave on the uplink where the sender gets multicast."""
     # A snooping switch sends a group's frames to ports that received a report. Reports get one of our
     # source addresses, because upstream switches may know the sender's address on another uplink.
     for report in GROUP_REPORTS:
@@ -276,7 +276,7 @@ def _into(made: Hash, fields: str, basis: int = 0) -> specs.Actions:
 def in_hash(
     number: int, priority: int, actions: specs.Actions, **fields: specs.MatchValue
 ) -> FlowSpec:
-    """Return a flow in table HASH for the frames that hash `number` spreads."""
+    """Return a flow in table HASH for frames that the hash with this number spreads."""
     return flow(Table.HASH, priority, {**fields, Register.HASHED: number}, *actions)
 
 
