@@ -41,7 +41,7 @@ class Armed:
     process: subprocess.Popen[bytes] | None = None
 
     def disarm(self) -> None:
-        """Cancel a rollback that is no longer needed. Otherwise, it would run in vain."""
+        """Cancel a rollback that is no longer needed, so that it does not run without effect."""
         if self.unit is not None:
             with contextlib.suppress(Refused):
                 run("systemctl", "stop", f"{self.unit}.timer", timeout_s=TIMEOUT_S)

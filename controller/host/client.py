@@ -23,7 +23,7 @@ _name = NAME
 
 
 def call(name: str) -> None:
-    """Set the name of the service to contact, because an Open vSwitch instance can have several."""
+    """Choose the service to contact by name: one Open vSwitch instance can have several."""
     global _name
     _name = name
 

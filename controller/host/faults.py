@@ -50,10 +50,10 @@ ANOTHER_LEADS = "another service leads"
 
 
 class Ledger:
-    """The failures since this host booted, by part of the service. All methods are thread-safe.
+    """The faults since this host booted, by part of the service. All methods are thread-safe.
 
-    Failures are saved in a file, because a service that ends due to a fault can report the fault
-    only after its next start.
+    Faults are saved in a file, because a service that ends due to a fault can report it only
+    after its next start.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Ledger:
             tell(fault)
 
     def counts(self) -> Mapping[str, int]:
-        """Return the number of failures of each part."""
+        """Return the number of faults of each part."""
         with self._lock:
             return {part: self._last[part].count if part in self._last else 0 for part in PARTS}
 

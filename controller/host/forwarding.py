@@ -35,7 +35,7 @@ _NOT_FLOODED = r"^ (\d+|LOCAL)\(([^)\n]*)\).*\n +config: .*\bNO_FLOOD\b"
 def read_forwarding(
     bridge: str, submit: Callable[[ForwardingRead], None], beside_the_switch: bool = True
 ) -> None:
-    """On a thread, read the addresses that NORMAL has learned, and submit them."""
+    """Start a thread that reads the addresses learned by NORMAL and submits them."""
 
     def carry_out() -> ForwardingRead:
         if not beside_the_switch:
@@ -47,7 +47,7 @@ def read_forwarding(
 
 
 def forget_forwarding(bridge: str) -> None:
-    """On a thread, clear the addresses that NORMAL has learned."""
+    """Start a thread that clears the addresses learned by NORMAL."""
     name = f"forget forwarding {bridge}"
     faults.answered("forwarding", name, lambda: _fdb("flush", bridge), str, lambda _: None)
 

@@ -19,7 +19,7 @@ OLDEST_GENERATION = 2
 
 
 def search_new_objects() -> None:
-    """From now on, limit each full collection to objects created since the previous one.
+    """Limit each full collection to objects created since the previous full collection.
 
     All objects are examined once per `COMPLETE_SEARCH_INTERVAL_S`.
     """

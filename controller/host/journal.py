@@ -60,7 +60,7 @@ class Journal:
         written.wait(FLUSH_TIMEOUT_S)
 
     def ask(self, request: Request, names: history.Names, reply: Callable[[Reply], None]) -> None:
-        """Answer `history` after all pending writes. `names`: the existing bridges and ports."""
+        """Answer a `history` request after pending writes. `names`: existing bridges and ports."""
         self._work.put(lambda: reply(self._answer(request, names)))
 
     def _answer(self, request: Request, names: history.Names) -> Reply:
