@@ -25,9 +25,9 @@ Handler = Callable[["TeamingApp", Any], None]
 
 
 def of_live(*kinds: Any) -> Callable[[Handler], Handler]:
-    """Make a method handle messages of these `kinds` on live connections (see `TeamingApp`).
+    """Decorate a method to handle messages of these `kinds` on live connections (see `TeamingApp`).
 
-    If it fails, only the connection is closed, because the cause may be an invalid message.
+    If the method fails, only the connection is closed: the cause may be an invalid message.
     """
 
     def decorate(handler: Handler) -> Handler:
@@ -58,8 +58,8 @@ class TeamingApp(framework.PromptApp):
     `confirm` asks whether this service leads, and calls a function with the answer (None: unknown).
     `room` returns how many bytes the ports of a bridge add to the size limit of its replies.
 
-    A connection is live after the switch has granted us the master role. While the connection is live,
-    the switch refuses other services' changes. Before that, the service changes nothing on the switch.
+    A connection is live after the switch has granted us the master role. Until then, the service
+    changes nothing on the switch. From then on, the switch refuses changes by other services.
 
     Each connection's messages are handled in order, on the connection's thread. `granted` runs on
     another thread. So code that makes a bridge's connection live, ends the connection or submits messages

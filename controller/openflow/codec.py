@@ -186,7 +186,7 @@ class Unknown(Exception):
 def lasting(body: bytes) -> tuple[list[bytes], list[int]]:
     """Split the body of a flow statistics reply into flows. Omit learned flows, ages and counters.
 
-    Return the flows, and the frame count of each flow in the tables `COUNTED`.
+    Return each flow's bytes, and the frame count of each flow in the tables `COUNTED`.
 
     Raises:
         Malformed: the length of a flow does not fit the body.
@@ -212,7 +212,7 @@ def _is_learned(flow: bytes) -> bool:
 class Flows(NamedTuple):
     """The flows on a switch.
 
-    `by_default`: the switch has its own default flow. `counting`: for each flow in tables
+    `by_default`: whether the switch has its default flow. `counting`: for each flow in tables
     `COUNTED`, the ofport of the uplink from which the flow floods frames to VM ports, or the port
     and the reason if the flow drops frames; None for any other flow.
     """

@@ -45,7 +45,7 @@ FLOWS = {
 
 
 def set_async(datapath: Any) -> list[Any]:
-    """Return messages that make the switch send only port status messages and frames of our flows.
+    """Return requests that limit asynchronous messages to port status and frames of our flows.
 
     Other programs' flows send us no frames, because they do not contain our controller ID. The
     switch sends no flow-removed messages.
@@ -66,7 +66,7 @@ def set_async(datapath: Any) -> list[Any]:
 
 
 def encode(datapath: Any, command: Any) -> list[Any]:
-    """Return the messages for a command. Its answer, if any, is complete after the last reply."""
+    """Return a command's messages. If the switch replies, the last reply completes the answer."""
     match command:
         case engine_commands.Apply():
             return apply_changes(datapath, command)

@@ -239,8 +239,8 @@ class Dialers:
 
         Bridges are not dialled while Open vSwitch's scripts restore flows: the scripts fail if another
         program adds groups. For the same reason, Open vSwitch does not connect to controllers during
-        this time. While the database is unreachable, it is unknown whether the scripts are running. Nor
-        are bridges without our OpenFlow version dialled: they would close the connection.
+        this time. While the database is unreachable, it is unknown whether the scripts are running.
+        Bridges that do not allow our OpenFlow version would close connections, so are not dialled.
 
         Raises:
             Refused: the bridge must not be dialled now, or cannot be reached.

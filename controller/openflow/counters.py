@@ -43,8 +43,8 @@ def flow_counts(body: bytes) -> list[FlowCounts]:
 def unit_counters(to_vm: bytes, from_vm: bytes) -> tuple[tuple[int, Sample], ...]:
     """Return each VM port's traffic to and from uplinks, as (ofport, sample).
 
-    A sample's time is the age of the flow that counts the VM port's sent traffic. For address units, the
-    first value is the slot instead of the ofport.
+    A sample's time is the age of the flow that counts the VM port's sent traffic. For address
+    units, the first value is the slot (see `teaming.address_units`) instead of the ofport.
 
     Raises:
         Malformed: the length of a flow does not fit the body.

@@ -141,7 +141,7 @@ class Warnings:
 
 
 class Connection(framework_controller.Datapath):  # type: ignore[misc]
-    """An OpenFlow connection that detects its own loss. The thread that calls `serve` serves it.
+    """An OpenFlow connection that detects its own loss. `serve` handles it on the calling thread.
 
     On native threads, os-ken's connections never end: the sender thread blocks forever on an empty
     queue, and the echo thread continues to sleep. So no DEAD event arrives, and every reconnect
@@ -152,7 +152,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
     because it sends no echo replies; one thread sends echo requests on all connections.
 
     `bridge`: the name of the bridge at the other end; None until it is known, if the switch
-    connected to us. `call`: the connection to the listener if the switch connected to us.
+    connected to us. `call`: in this case, the accepted connection (`connections.Call`).
     `claimed`: the generation ID of our request for the master role; None before the request.
     """
 
@@ -223,7 +223,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
                 hub.sleep(0)
 
     def look_ahead(self) -> None:
-        """Handle reports of changed ports that have arrived after the message being handled.
+        """Handle reports of changed ports that arrived after the message that is being handled.
 
         Call this function on the connection's thread.
         """

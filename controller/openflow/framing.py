@@ -30,7 +30,7 @@ _PAIR = struct.Struct("!HH")
 
 
 class Malformed(Exception):
-    """A message is malformed, for example because the lengths inside it are inconsistent."""
+    """Raised for a malformed message, for example if the lengths inside it are inconsistent."""
 
 
 def complete(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
@@ -49,7 +49,7 @@ def complete(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def changed_ports(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
-    """Remove complete reports of changed ports from the received data; yield as `complete` does.
+    """Remove complete reports of changed ports from the data, and yield them as `complete` does.
 
     Stop at the first report of a removed port, because a new port may have the removed port's number.
     """

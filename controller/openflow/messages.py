@@ -29,7 +29,7 @@ FLAGS = {
 
 
 class Asked(IntEnum):
-    """The base transaction ID for each kind of statistics request. `numbered(number)` is added."""
+    """The base transaction ID of each kind of statistics request, without `numbered(number)`."""
 
     FLOWS = 0x6C000001
     GROUPS = 0x6C000002
@@ -52,7 +52,7 @@ def numbered(number: int) -> int:
 
 
 def asked_of(xid: int) -> tuple[int, int]:
-    """Return the kind (in `Asked` if it is ours) and the number of the request with this ID."""
+    """Return the kind (an `Asked` value if it is ours) and the number of a request, from its ID."""
     number = xid >> NUMBER_SHIFT & NUMBERS - 1
     return xid - numbered(number), number
 

@@ -1,6 +1,6 @@
 """Requests that need OpenFlow 1.0 or 1.5 (port flags, select groups), on separate connections.
 
-Only OpenFlow 1.0 can set and report the flag `no-flood` of ports, to which NORMAL then does not flood.
+Only OpenFlow 1.0 can set and report the port flag `no-flood`: NORMAL does not flood to such a port.
 
 Only group mods of OpenFlow 1.5 can set a selection method. Without a selection method, Open vSwitch
 uses its own hash, which ignores UDP ports. The bridge's OpenFlow 1.3 connection reports such a
