@@ -1,4 +1,4 @@
 """Prometheus metrics: converts the published status to metric families, and serves scrapes over HTTP.
 
-This package imports `api` and `host`.
+Of the other packages, this one imports only `api`, `host` and `text`.
 """

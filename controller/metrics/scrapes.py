@@ -60,7 +60,7 @@ class Server(ThreadingMixIn, WSGIServer):
         defer(self.socket)
 
     def get_request(self) -> tuple[Any, Any]:
-        """Accept a connection. No pause follows one that is closed or has not sent anything yet.
+        """Accept a connection. Refuse a closed or silent one without the pause between requests.
 
         Raises:
             OSError: the connection is closed, or has not sent anything yet.

@@ -71,8 +71,8 @@ class Database:
     """Follows the database at `remote` and writes settings to it.
 
     Each state of the database is submitted as a `DatabaseRead`. A separate thread carries out
-    writes in order. For each write with a request ID, on which a request waits, the thread submits
-    `Written`. While the database is unreachable, such writes are refused immediately, and other
+    writes in order. It submits `Written` after each write that has a request ID, because a request
+    is waiting. While the database is unreachable, such writes are refused immediately, and other
     writes are kept until the database is reachable again. `tls` is needed for a remote
     `ssl:HOST:PORT`. After `contend`, the service writes only while it is the leader.
 

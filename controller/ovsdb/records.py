@@ -139,7 +139,7 @@ class Bridges:
 
 
 def root(rows: Iterable[Any]) -> tuple[Mapping[str, str], DatabaseRead]:
-    """Return `other_config` and other values that we read, from the row of table Open_vSwitch."""
+    """Return `other_config`, and the other values that we read in the row of table Open_vSwitch."""
     row = next(iter(rows), None)
     if row is None:
         return NO_CONFIG, DatabaseRead(())

@@ -44,10 +44,10 @@ class Replica(idl.Idl):  # type: ignore[misc]
     """A replica of the database that reports changes and, after `contend`, whether this service leads.
 
     The library requests the lock LEADER and asserts it with every transaction, so the server refuses
-    writes from a service that does not lead. This class handles all other messages about locks.
-    `changed`, `led` and `challenged` are called on the replica's thread. `leads`: None while unknown.
-    `lacking`: the error text from `records.lacking` for the current schema. If the text is not empty, the
-    rows are those from before the schema changed.
+    writes from a service that does not lead. This class handles all other messages about locks. Its
+    thread calls `changed`, `led` (when this service's role changes) and `challenged` (when a
+    standby checks this service). `leads`: None while unknown. `lacking`: the text from
+    `records.lacking` for the current schema; if not empty, the rows are from before its change.
     """
 
     # Attributes of the library's class.

@@ -56,7 +56,7 @@ class Options:
 
 
 class Host:
-    """Replays one host's trace."""
+    """Replays one host's trace with one policy."""
 
     def __init__(self, trace: HostTrace, policy: str, options: Options) -> None:
         self.trace, self.policy, self.skips = trace, policy, options.skips
@@ -95,7 +95,7 @@ class Host:
         self._uplinks: list[Uplink] = []
 
     def replay(self, passed: Callable[[], None] = lambda: None) -> Figures:
-        """Replay the whole trace. `passed` is called after each sample.
+        """Replay the whole trace, and return the figures. `passed` is called after each sample.
 
         Raises:
             Refused: the engine refuses the policy or a setting, or a VM port has no uplink.

@@ -89,7 +89,7 @@ def is_live(rates: Rates) -> bool:
 
 
 def hold(bridge: Bridge, until_s: float) -> None:
-    """Assume the last measured loads until `until_s`. No decision would differ before that time."""
+    """Treat the last measured loads as current until `until_s`. Until then, no decision differs."""
     scheduler = bridge.scheduler
     assert until_s < scheduler.same_until_s, "the decision is the same"
     scheduler.last_s = scheduler.remembered_s = scheduler.filling.taken_s = until_s
@@ -181,13 +181,13 @@ def polls_before(at_s: float, polled_s: float, interval_s: float) -> int:
 
 
 def round_polls(interval_s: float, buckets: bool) -> int:
-    """Return the number of polls that read all counters. `buckets`: whether buckets are in use."""
+    """Return the number of polls in a round (see `round_s`). `buckets`: buckets are in use."""
     after_s = BUCKETS_INTERVAL_S - ON_TIME_S if buckets else UNITS_INTERVAL_S - interval_s / 2
     return max(1, math.ceil(after_s / interval_s - ROUNDING_S))
 
 
 def round_s(team_view: TeamView) -> float:
-    """Return the time in which each counter is read once, in seconds. Some polls skip flows."""
+    """Return the duration of a round of polls, which reads each flow's counters once."""
     poll_s = team_view.config.poll_interval_s
     hashed = buckets.are_judged(team_view.config, team_view.split)
     return poll_s * round_polls(poll_s, hashed)

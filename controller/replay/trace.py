@@ -1,7 +1,7 @@
 """Reads traces of VM ports' traffic from CSV files.
 
-A line is a sample: the rates (bit/s) at which a VM port of a host sent and received, from `time_s` until
-the host's next sample.
+A line has the rates (bit/s) at which a host's VM port sent and received, from `time_s` until the
+host's next `time_s`. A host's lines with the same `time_s` are a sample.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST = {"time_s": LAST_S, "tx_bps": MOST_BPS, "rx_bps": MOST_BPS, "uplink_capac
 
 
 class BadTrace(Exception):
-    """The error for a file that is not a trace. Contains the line, the problem and the fix."""
+    """Raised for data that is not a trace. The text says what was found and what was expected."""
 
     def __str__(self) -> str:
         return one_line(super().__str__())
@@ -60,7 +60,7 @@ class HostTrace:
 
 
 def read(path: Path) -> list[HostTrace]:
-    """Read the hosts in a `.csv` or `.csv.gz` file, sorted by name.
+    """Read the traces of all hosts in a `.csv` or `.csv.gz` file, sorted by host name.
 
     Raises:
         BadTrace: the file is not a trace.
@@ -80,10 +80,10 @@ def _opened(path: Path) -> TextIO:
 
 
 def parse(lines: Iterable[str]) -> list[HostTrace]:
-    """Parse the hosts in a trace, sorted by name.
+    """Parse the traces of all hosts, sorted by host name.
 
     Raises:
-        BadTrace: a line is not a sample.
+        BadTrace: a line is invalid, or there is no sample.
     """
     rows = csv.reader(lines)
     header = next(rows, [])
