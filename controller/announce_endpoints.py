@@ -2,10 +2,10 @@
 
     python -m controller.announce_endpoints BRIDGE DATABASE
 
-Peers may still send to an off-home address (`features.off_home`) of an endpoint, which does not receive
-such frames after the bridge is detached. Announcements must be repeated, but the service may end before
-that, for example if the package is removed, or after it was started only to detach a bridge. So the
-service starts this module as a separate process. `rescue` makes the announcements in its own process.
+After a bridge is detached, peers may still send to an endpoint's off-home addresses (see
+`features.off_home`), which no longer work. The announcements must be repeated, but the service may
+end before the last one, for example if the package is removed. So the service starts this module
+as a separate process. `rescue` makes the announcements in its own process.
 
 This module uses Open vSwitch's tools and not the framework, because the framework may be the reason
 why the service does not start.
@@ -94,7 +94,7 @@ def _announced(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[s
 
 
 def read(remote: str) -> DatabaseRead:
-    """Read the current content of the database.
+    """Return the current content of the database at `remote`.
 
     Raises:
         Refused: the database does not answer.

@@ -28,8 +28,8 @@ from controller.text.wording import OUR_LOG, one_line
 class Engine:
     """The engine of all bridges. Call `handle` on one thread only.
 
-    `epoch_s`: the wall-clock time at which `now_s` was zero. `leads`: whether this service leads
-    until the first `Leading` event; if False, another service manages the bridges. `name`: this
+    `epoch_s`: the wall-clock time at which `now_s` was zero. `leads`: whether this service is
+    assumed to lead before the first `Leading` event; if False, it manages no bridges. `name`: this
     service's name, which standby services show if it leads. `probe_key`: signs path-check probes.
     """
 
@@ -57,11 +57,11 @@ class Engine:
         self._has_stood_by = False
 
     def handle(self, event: events.Event, now_s: float) -> tuple[engine_commands.Command, ...]:
-        """Handle one event and return the commands. `now_s` never decreases.
+        """Handle one event, and return the commands to carry out. `now_s` never decreases.
 
-        Most events are handled by their bridge. Then requests that take several events continue.
-        Then bridges that may have changed announce their latest moves. All other timers wait for a
-        `Tick`, which is due at `deadline_s`.
+        Most events are handled by their bridge. After each event, unfinished requests continue, and
+        bridges that may have changed announce their latest moves. Other timers of bridges wait for
+        a `Tick`, which is due at `deadline_s`.
         """
         assert now_s >= self._now_s, "time never decreases"
         self._now_s = now_s

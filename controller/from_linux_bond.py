@@ -1,7 +1,7 @@
 """`ovs-lbt attach --from-bond` and `detach --to-bond`: migrate a Linux bond to Open vSwitch, and back.
 
 One member carries the host's traffic while the other members are moved. Then addresses, routes and
-VLANs are moved in one step, and finally this member. If a step fails, everything is rolled back.
+VLANs are moved in one step, and the first member last. If `attach` fails, it is rolled back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine's inbox: a queue of events from all threads, with priorities and a limit for each bridge."""
+"""The engine's inbox: a queue of events with priorities, and a limit on each bridge's events."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Inbox:
     """Accepts events from any thread, and returns them to the engine's thread one by one.
 
     Urgent events, such as link failures, finished bundles and operators' requests, come first. Due
-    timers come next. Readings and scrapes come last (`PATIENT`), so that a failover does not wait
-    for the evaluation of the polls of all other bridges.
+    timers come next. Data read from switches, and scrapes, come last (`PATIENT`), so that failovers
+    do not wait until the polls of all other bridges are evaluated.
 
     Events of one bridge stay in order: counters from before a link failure are returned before the
     failure. No item is passed over more than `MOST_PASSED` times in a row, and bridges take turns, so
@@ -77,7 +77,7 @@ class Inbox:
         return self._arrived.qsize() + len(self._prompt) + len(self._patient)
 
     def put(self, item: Item) -> None:
-        """Add an item, from any thread."""
+        """Add an item to the queue. Thread-safe."""
         self._weigh(item, 1)
         self._arrived.put(item)
 

@@ -1,6 +1,6 @@
 """Runs a temporary service for one request, for example to detach a bridge while no service runs.
 
-The service manages one bridge and ends after its answer. Its pidfile blocks other services.
+The service manages one bridge, then ends. Its pidfile blocks other services of the same name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ANSWER_TIMEOUT_S = 15.0
 
 
 class OneAnswer:
-    """Receives the only answer, in place of the unixctl server."""
+    """Receives the answer to the only request, in place of the unixctl server."""
 
     def __init__(self, _submit: Callable[[Request], None], _version: str) -> None:
         self._answered = threading.Event()
@@ -52,7 +52,7 @@ class OneAnswer:
 
 
 def detach(ovsdb: str, bridge: str, *options: str) -> Service:
-    """Return a service that detaches a bridge.
+    """Return a service that detaches a bridge. `options`: the options of `ovs-lbt detach`.
 
     Raises:
         Refused: the database does not answer.
@@ -63,10 +63,10 @@ def detach(ovsdb: str, bridge: str, *options: str) -> Service:
 
 
 def revert(ovsdb: str, bridge: str) -> Service:
-    """Return a service that rolls back an unconfirmed change, if no other service does.
+    """Return a service that rolls back a bridge's unconfirmed change, if no other service does.
 
-    This service takes over from a service that hangs. While another service is alive and leads, it
-    does nothing.
+    The returned service does nothing while another service is alive and leads. It takes over from
+    a service that hangs.
 
     Raises:
         Refused: the database does not answer.

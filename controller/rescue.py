@@ -2,11 +2,11 @@
 
 A bridge with plain uplinks does not forward frames until the service has installed its flows. If the
 service cannot start, this command lets NORMAL forward for all VM ports on one uplink. The other uplinks
-are disconnected, so that they cannot form a loop. On a bond, NORMAL forwards anyway, but does not flood
-to VM ports if another program has removed our flows and the ports still have the flag no-flood.
+are disconnected, so that they cannot form a loop. On a bond, NORMAL forwards anyway. If another
+program has removed our flows, this command lets NORMAL flood to VM ports (clears no-flood).
 
-Peers may still send to the off-home addresses of a tunnel endpoint, which no longer receives such frames.
-So the endpoint's own address is announced to the peers.
+Peers may still send to a tunnel endpoint's off-home addresses (see `features.off_home`), which no
+longer work. So the endpoint's own address is announced to the peers.
 
 This module uses Open vSwitch's tools and not the framework, because the framework may be the reason
 why the service does not start.
@@ -42,9 +42,9 @@ class NotNeeded(Refused):
 
 
 def rescue(remote: str, bridge: str | None, dry_run: bool = False) -> Iterator[str]:
-    """Rescue one bridge, or all attached bridges if `bridge` is None. Yield a line for each bridge.
+    """Rescue one bridge, or all attached bridges if `bridge` is None.
 
-    `dry_run`: change nothing, and yield descriptions of the changes.
+    Yield a description of each bridge's changes. `dry_run`: only describe them.
 
     Raises:
         Refused: a bridge is not eligible for rescue, a rescue failed, or the database does not answer.

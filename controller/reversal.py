@@ -3,8 +3,8 @@
     python -m controller.reversal once BRIDGE
     python -m controller.reversal after BRIDGE S SERVICE
 
-`once` rolls a bridge's unconfirmed change back, with a temporary service. `controller/host/arming.py`
-starts `after`, which waits. If no service reverts the change, `after` runs `once` until that succeeds.
+`once` rolls back a bridge's unconfirmed change, with a temporary service. `host.arming` starts
+`after`. If the change remains when its time has expired, `after` runs `once` until that succeeds.
 
 `after` reads the database with ovs-vsctl, so that no copy of the database is in memory while it waits.
 """
@@ -46,7 +46,7 @@ def waits(bridge: str) -> Unconfirmed | None:
     """Return the unconfirmed change of a bridge; None if there is no such change or bridge.
 
     Raises:
-        Refused: the database does not answer, or another program has written the key.
+        Refused: the database does not answer, or another program has altered the stored change.
     """
     columns = ["--format=json", "--columns=external_ids", "--if-exists", "list", "bridge", bridge]
     rows = json.loads(_vsctl(*columns) or '{"data": []}')["data"]
@@ -59,7 +59,7 @@ def waits(bridge: str) -> Unconfirmed | None:
 
 
 def waiting(bridge: str) -> Unconfirmed:
-    """Return the unconfirmed change of a bridge, which must exist.
+    """Return the unconfirmed change of a bridge, as `waits` does, but never None.
 
     Raises:
         Refused: the bridge has no such change or does not exist, or `waits` raises Refused.
@@ -78,9 +78,9 @@ def _vsctl(*words: str) -> str:
 
 
 def after(bridge: str, wait_s: float) -> int:
-    """Wait, then roll back the change if it is still unconfirmed, and retry until the rollback succeeds.
+    """Wait `wait_s`, then roll back the change if it is still unconfirmed. Retry after a failure.
 
-    Return the exit status: 0 if there is no unconfirmed change, 1 if Open vSwitch was removed.
+    Return the exit status: 0 if no unconfirmed change is left, 1 if Open vSwitch was removed.
     """
     time.sleep(wait_s)
     seen: Unconfirmed | None = None
@@ -141,7 +141,7 @@ def confirm(bridge: str) -> str:
     """Confirm a bridge's change while no service runs. Return a description of the result.
 
     Raises:
-        Refused: there is no unconfirmed change, its time has expired, or the database does not answer.
+        Refused: there is no unconfirmed change, it is too late, or the database does not answer.
     """
     change = waiting(bridge)
     if change.begun or change.left_s(time.time()) <= 0:

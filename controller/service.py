@@ -99,7 +99,7 @@ class _Staged:
 
 
 class Service:
-    """The service. The engine owns all state, which changes on one thread only."""
+    """Runs the engine, which owns all state, on one thread. Other threads submit events to it."""
 
     _dialers: connections.Dialers
     _database: Database
