@@ -434,8 +434,8 @@ class Bridge:
     def reconcile(self, now_s: float) -> Commands:
         """Update bindings to match homes and links, and the switch to match bindings.
 
-        The steps do not depend on the event, and are repeated after a bundle without changes, which
-        is complete immediately. This method schedules announcements; `tick` sends them.
+        The same steps follow every event, and are repeated after a bundle without changes, which
+        completes immediately. This method schedules announcements; `tick` sends them.
         """
         assert self.connected or self.installed is None, "no flows are known without a connection"
         commands: Commands = []

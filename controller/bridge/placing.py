@@ -193,8 +193,7 @@ class Placing(Feature[Never]):
     def choose_on_switch(self, now_s: float) -> None:
         """Choose the bindings for the switch: the planned bindings, or separate bindings.
 
-        Separate bindings are kept while plain uplinks are only observed, while units gather, and until
-        NORMAL has replaced our pipeline.
+        Separate bindings are kept while plain uplinks are observed, and during a handover to NORMAL.
         """
         bridge = self.bridge
         observed = bridge.observing and not self.config.on_bond

@@ -47,7 +47,7 @@ class Addresses(Feature[Never]):
     _renewed_s: dict[str, float] = field(default_factory=dict)
 
     def forget_switch(self) -> None:
-        """Forget the pending reading of NORMAL's addresses, which will not be answered."""
+        """Forget the pending request for NORMAL's addresses: no reply will come."""
         self.awaits_normal = False
 
     def learn(self, read: Iterable[tuple[int, str, int]], was_cleared: bool = False) -> None:

@@ -130,7 +130,7 @@ class NoFlood(Feature[PortFlagsSet]):
     def heard(self, event: PortFlagsSet, now_s: float) -> list[Command]:
         """Handle the result of a request to change flags.
 
-        If ports have newly received the flag, read learned addresses before `take_up` changes `ports`.
+        If more ports now have `no-flood`, read learned addresses before `take_up` changes `ports`.
         """
         if not self.request.is_under_way(event.number):
             return []

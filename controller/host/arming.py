@@ -35,7 +35,7 @@ PASSED_ON = re.compile(r"OVS_[A-Z_]+|PYTHONPATH|PATH")
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """A scheduled rollback. `unit`: the systemd timer's name; `process`: the process without systemd."""
+    """A scheduled rollback. `unit`: the systemd timer's name; `process`: used without systemd."""
 
     unit: str | None = None
     process: subprocess.Popen[bytes] | None = None

@@ -152,7 +152,7 @@ class Loads:
         return _load(self.at(ofport).rates, window_s, lag_s)
 
     def rise(self, ofports: Iterable[int], recent_s: float = 0.0) -> Load:
-        """Return the total rise of the loads of these ports. Loads that fell do not count."""
+        """Return the sum of the loads' rises at `ofports`, compared as in `Rates.rise`."""
         of_ports = (self.at(ofport).rates.rise(recent_s) for ofport in ofports)
         rises = (rise for rise in of_ports if rise is not IDLE)
         return sum(rises, Load())

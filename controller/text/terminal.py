@@ -33,7 +33,7 @@ UNREAD = 128 + signal.SIGPIPE
 
 
 def look() -> Look:
-    """Return how to draw on standard output: with any width, in ASCII, if it is not a terminal."""
+    """Return how to draw on standard output: if not a terminal, in ASCII and at full width."""
     if not sys.stdout.isatty():
         return Look()
     return Look(shutil.get_terminal_size().columns, unicode=shows_unicode())
