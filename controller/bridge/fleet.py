@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hmac
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.api.engine_commands import (
@@ -200,9 +200,9 @@ class Fleet:
             begins = row.name in self.bridges or row.name not in earlier
             begins = begins and self.leads and row.name not in in_hand
             found = self.lost_keys.with_lost_keys(row, earlier.get(row.name), begins, now_s)
-            completed.append(with_uplink_keys(found[0]))
+            completed.append(found[0])
             commands += found[1]
-        self._marks.mark(completed, self.database.ovn, self.addresses)
+        self._mark(completed)
         self.lost_keys.keep_lost(self.rows)
         if not self.leads:
             return []
@@ -266,8 +266,10 @@ class Fleet:
         return [] if managed else self.manage(read_bridge(self.rows[name]), inspects=True)
 
     def _mark_again(self, now_s: float) -> None:
-        completed = (self.lost_keys.completed(row, now_s) for row in self.database.bridges)
-        self._marks.mark(map(with_uplink_keys, completed), self.database.ovn, self.addresses)
+        self._mark(self.lost_keys.completed(row, now_s) for row in self.database.bridges)
+
+    def _mark(self, rows: Iterable[BridgeRow]) -> None:
+        self._marks.mark(map(with_uplink_keys, rows), self.database.ovn, self.addresses)
 
     def stand_by(self) -> Commands:
         """Stop managing all bridges, because another service leads."""

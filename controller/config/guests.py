@@ -18,8 +18,10 @@ UUID_AND_MAC = re.compile(
 VMID_AND_NUMBER = re.compile(r"[1-9][0-9]{2,8}i[0-9]{1,3}")
 
 
+# The ID of a pod, which ovs-cni writes to the Port record.
+POD = "contPodUid"
 # The keys with a VM's name or ID: of libvirt, OpenStack, XCP-ng and ovs-cni.
-OF_VM = ("vm-id", "vm-uuid", "xs-vm-uuid", "contPodUid")
+OF_VM = ("vm-id", "vm-uuid", "xs-vm-uuid", POD)
 
 
 class VmNames(NamedTuple):

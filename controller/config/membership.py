@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from controller.config.guests import OF_VM
 from controller.config.keys import UPLINK_KEYS, VM_RULE_KEYS, WRITTEN_VM_KEYS
 from controller.config.kinds import Known
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
@@ -19,7 +20,7 @@ from controller.text.wording import nearest, quoted
 from policies.model import MAX_UPLINKS
 
 # Keys that libvirt, OpenStack and others write to the Interface of a VM.
-VM_IDS = ("iface-id", "vm-id", "vm-uuid", "xs-vm-uuid", "contPodUid", "attached-mac")
+VM_IDS = ("iface-id", *OF_VM, "attached-mac")
 # Patterns for the names of VM interfaces, keyed by the program that uses these names.
 VM_NAMES = {
     "libvirt": r"vnet\d+",

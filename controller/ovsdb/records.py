@@ -12,6 +12,7 @@ from ovs.db.schema import DbSchema
 
 from controller.api.events import DatabaseRead
 from controller.config.controllers import DIALED
+from controller.config.guests import POD
 from controller.config.membership import VIRTUAL_DRIVERS
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, MirrorRow, Ovn, PortRow, Tunnel
 from controller.host import devices
@@ -57,8 +58,6 @@ UPGRADE = "upgrade Open vSwitch to 2.8 or later and restart it, which converts t
 # The states in which RSTP and STP keep a port from forwarding.
 BLOCKED = frozenset(("Discarding", "Learning", "listening", "learning", "blocking"))
 
-# The ID of a pod, which ovs-cni writes to the Port record.
-POD = "contPodUid"
 # The keys that the service writes to Port records.
 ON_PORTS = frozenset((PREFIX + "kept", PREFIX + "protected"))
 
