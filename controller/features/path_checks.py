@@ -15,7 +15,6 @@ from controller.dataplane.path_probes import NO_UPLINK, Probe
 from controller.dataplane.tables import OFPP_CONTROLLER
 from controller.features.feature import Feature, Timer
 from controller.teaming import path_plan
-from controller.teaming.foreign_frames import MOST_HEARD
 from controller.teaming.own_addresses import probe_group, probe_macs, question_macs
 from controller.teaming.path_plan import Path
 from controller.teaming.paths import FULL_RATIO, INTERVAL_S, PathChecks, Round
@@ -139,8 +138,8 @@ def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterato
         about = f"uplink {uplink.name}:"
         if paths.foreign.is_reported(uplink.name, now_s):
             found = (
-                f"{about} more than {MOST_HEARD} frames to or from probe addresses in {INTERVAL_S:g} s disturb"
-                " path checks; lost probes on this uplink are ignored"
+                f"{about} too many frames to or from probe addresses disturb path checks; lost probes on this"
+                " uplink are ignored"
             )
             yield PathHindrance("flooded", uplink.name, found, "find the source of these frames")
         seen_on = paths.foreign.seen_on(uplink.name, now_s)

@@ -18,6 +18,9 @@ Kind = tuple[OfPort, bool]
 
 # More frames of one kind in a round are a flood. Frames that belong to the round are not counted.
 MOST_HEARD = 100
+# The same after a round that was not proved: the switch or the service is so busy that frames are lost before
+# they are counted. A busy service may handle fewer than 200 frames in a second.
+MOST_WHILE_LOST = 10
 # After a flood, this many frames show that it continues. Even a long flood must not cost much processor time.
 MOST_IN_A_TRY = 50
 # More frames of all kinds within this time from the beginning of a round are a burst. Open vSwitch's queue
@@ -40,14 +43,16 @@ class ForeignFrames:
     _began_s: float = 0.0
     _heard: Counter[Kind] = field(default_factory=Counter)
     _at_once: int = 0
+    _most_heard: int = MOST_HEARD
     # The start of the last round with a burst, and, by uplink, the end of the last flood that hid probes.
     _burst_s: float = float("-inf")
     _flooded_until_s: dict[str, float] = field(default_factory=dict)
     # When the last frame was seen from the address of an uplink's probes, and on which uplink.
     _seen_s: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def begin_round(self, now_s: float) -> None:
+    def begin_round(self, now_s: float, previous_proved: bool) -> None:
         self._began_s, self._at_once = now_s, 0
+        self._most_heard = MOST_HEARD if previous_proved else MOST_WHILE_LOST
         self._heard.clear()
 
     def is_flooded(self, kind: Kind, uplink: str, interval_s: float, now_s: float) -> bool:
@@ -60,7 +65,7 @@ class ForeignFrames:
         self._at_once += now_s < self._began_s + AT_ONCE_S
         if self._at_once > MOST_AT_ONCE:
             self._burst_s = self._began_s
-        if self._heard[kind] <= MOST_HEARD:
+        if self._heard[kind] <= self._most_heard:
             return False
         self.dropped[kind] = self._flooded_until_s[uplink] = self._began_s + 1.5 * interval_s
         return True
@@ -70,7 +75,7 @@ class ForeignFrames:
         over = [kind for kind, until_s in self.dropped.items() if now_s >= until_s]
         for kind in over:
             del self.dropped[kind]
-            self._heard[kind] = MOST_HEARD - MOST_IN_A_TRY
+            self._heard[kind] = max(0, self._most_heard - MOST_IN_A_TRY)
 
     def hides(self, uplink: str, at_s: float) -> bool:
         """Whether a flood may have hidden a probe that was sent to `uplink` at `at_s`."""

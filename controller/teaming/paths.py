@@ -180,12 +180,13 @@ class PathChecks:
 
     def begin_round(self, now_s: float) -> Round:
         """Begin a round with the next paths of the plan; a long plan takes several rounds."""
+        previous = self._pending.get(self._number)
         self._number += 1
         if self._long_questions and self._number % 2 == 0:
             paths = _in_turn(self._long_questions, MOST_LONG_QUESTIONS)
         else:
             paths = _in_turn(self._probes, MOST_PROBES)
-            self.foreign.begin_round(now_s)
+            self.foreign.begin_round(now_s, previous is None or previous.proved_s is not None)
         self.due_s = now_s + (INTERVAL_S / 2 if self._long_questions else INTERVAL_S)
         copied = (path for path in paths if path in self._probed and self._probed[path].copied)
         by_copy = {(p.mtu, p.vlan, p.sender): p for p in copied if not p.to_host}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -27,6 +28,8 @@ KEY_LOSS_GRACE_S = 31.0
 ROUND = slice(32, 36)
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 VLAN, OTHER_VLAN = 20, 30
+# How many frames for the service wait in the switch and its socket; others are lost.
+QUEUE_FRAMES = 377
 # What a message of OpenFlow has room for, besides what it says of the frame.
 MESSAGE_BYTES = 65_450
 
@@ -49,6 +52,9 @@ class Network:
         self.stolen: set[int] = set()
         self.tag = VLAN
         self.sent: list[bytes] = []
+        # How many frames the service reads every 0.05 s.
+        self.reads_frames = 10_000
+        self._queue: deque[FrameHeard] = deque()
         self._taken = 0
         self.world.start()
 
@@ -62,6 +68,8 @@ class Network:
             self.world.run_for(0.05)
             self.carry()
             every()
+            for _ in range(min(self.reads_frames, len(self._queue))):
+                self.world.say(self._queue.popleft())
 
     def carry(self) -> None:
         """Bring the frames that were sent since the last time to where they go."""
@@ -85,7 +93,12 @@ class Network:
                 self.hear(uplink, frame)
 
     def hear(self, uplink: int, frame: bytes) -> None:
-        self.world.say(FrameHeard("br0", uplink, frame))
+        """The switch passes a frame to the service, unless a flow drops it or its queue is full."""
+        own = frame[:6].hex(":") in self.macs.values()
+        kind = Kind.PROBE if own else Kind.AROUND_PROBES
+        passed = uplink == OFPP_CONTROLLER or (uplink, kind) in self.given()
+        if passed and len(self._queue) < QUEUE_FRAMES:
+            self._queue.append(FrameHeard("br0", uplink, frame))
 
     def forged(self, owner: int, to: str = BROADCAST) -> bytes:
         mac = frames.octets(self.macs[OfPort(owner)])
@@ -164,6 +177,31 @@ def test_a_flood_stops_what_floods_and_is_tried_again_each_round(network: Networ
     network.run_for(FOUND_WITHIN_S)
     assert network.faults() == {"eth2"}
     assert not any(kind == "flooded" for _, kind, _ in network.hindered())
+
+
+def test_a_flood_that_overflows_the_queue_of_the_switch_is_reported_and_causes_no_fault(
+    network: Network,
+) -> None:
+    """On a busy machine, the service reads few frames. Probes and proofs of rounds are lost with the others."""
+    bindings, network.reads_frames = network.world.bindings(), 8
+
+    def flood() -> None:
+        for to in [*network.macs.values()] * 20:
+            network.deliver(network.forged(1, to))
+
+    network.run_for(5.0, flood)
+    for _ in range(100):
+        network.run_for(0.5, flood)
+        flooded = {uplink for uplink, kind, _ in network.hindered() if kind == "flooded"}
+        assert flooded == {*UPLINKS.values()}
+        assert not network.faults()
+    assert network.world.bindings() == bindings
+    # What waits in the queue is read first.
+    network.run_for(8.0)
+    assert not network.hindered()
+    network.cut_off = {2}
+    network.run_for(FOUND_WITHIN_S)
+    assert network.faults() == {"eth2"}
 
 
 def test_a_flood_with_pauses_of_a_second_stays_reported(network: Network) -> None:
