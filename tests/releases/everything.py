@@ -136,7 +136,9 @@ def _tests(file: Path) -> int:
 
 def _timed(file: Path) -> int:
     """How many tests of a file belong to `make bench-times`."""
-    return len(re.findall(r"^@(?:judging\.)?(?:judges_time|in_bench)\b", file.read_text(), re.MULTILINE))
+    return len(
+        re.findall(r"^@(?:judging\.)?(?:judges_time|in_bench)\b", file.read_text(), re.MULTILINE)
+    )
 
 
 def _files(group: str) -> list[Path]:
