@@ -19,7 +19,7 @@ from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, PLAIN, Bed, BedSp
 from tests.switch.judging import few_lost, judges_time, repetitions
 from tests.switch.service import Service
 from tests.switch.waiting import HANG_S, stopped, wait_until
-from tests.switch.wire import Ears, Point, Stream
+from tests.switch.wire import CountingEar, Ears, Point, Stream
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
 
@@ -310,7 +310,8 @@ def traffic(bed: Bed) -> Iterator[tuple[Callable[[], int], Callable[[], dict[str
     flows = [(a.point, frames.udp(a.mac, b.mac)) for a, b in ways.values()]
     bed.introduce_to_normal()
     ends = [b.point for _, b in ways.values()]
-    with Ears(list(dict.fromkeys(ends))) as ears, Stream(flows, FLOW_PPS) as stream:
+    points = list(dict.fromkeys(ends))
+    with Ears(points, CountingEar) as ears, Stream(flows, FLOW_PPS) as stream:
         at = [ears[end] for end in ends]
 
         def losses() -> dict[str, list[int]]:

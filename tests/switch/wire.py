@@ -480,6 +480,10 @@ class Stream:
 
     def received(self, ear: Ear, flow: int) -> Mapping[int, int]:
         """How often each sequence number of a flow came into the interface."""
+        if isinstance(ear, CountingEar):
+            ear.listen()
+            counts, number = ear.counts, self._number + flow
+            return {i & SEQUENCE_MASK: n for i, n in counts.items() if i >> STREAM_SHIFT == number}
         heard = ear.frames()
         tally = self._tallies.get(ear)
         if tally is None or tally.heard is not heard:
@@ -489,12 +493,17 @@ class Stream:
 
     def newest(self, ears: Sequence[Ear]) -> int:
         """The number of which, or of a later one, a frame of each flow has come to the flow's ear."""
-        return min(max(self.received(ear, i), default=0) for i, ear in enumerate(ears))
+        return min(self._newest(ear, i) for i, ear in enumerate(ears))
+
+    def _newest(self, ear: Ear, flow: int) -> int:
+        if isinstance(ear, CountingEar):
+            ear.listen()
+            return ear.newest.get(self._number + flow, 0)
+        return max(self.received(ear, flow), default=0)
 
     def more(self, ears: Sequence[Ear], count: int) -> int:
         """Wait for so many more frames of each flow at the flow's ear; the number that all are past."""
-        latest = (max(self.received(ear, i), default=0) for i, ear in enumerate(ears))
-        goal = max(latest) + count
+        goal = max(self._newest(ear, i) for i, ear in enumerate(ears)) + count
         wait_until(lambda: self.newest(ears) >= goal, f"{count} more frames of each flow")
         return self.newest(ears)
 
