@@ -222,7 +222,7 @@ def _of_a_vm(row: BridgeRow, interface: InterfaceRow) -> str | None:
     if found := _has(interface, VM_RULE_KEYS):
         return f"is a VM port, because it has {PREFIX}{found[0]}"
     if interface.kind in VM_TYPES:
-        return f"has type {interface.kind}, so it does not lead to the network"
+        return f"has type {interface.kind}, which is unusual for an uplink"
     if interface.driver in TAP_DRIVERS:
         return "is a tap device, which is typical of a VM"
     if interface.represents:

@@ -249,8 +249,8 @@ class Dialers:
             raise Refused(f"{bridge}: ovsdb-server is unreachable; {STARTED}")
         record = self.record(bridge)
         if record is not None and record.restores_flows:
-            found = f"{bridge}: Open vSwitch waits until its scripts have restored the flows"
-            raise Refused(f"{found} and removed Open_vSwitch other_config:flow-restore-wait")
+            found = f"{bridge}: Open vSwitch is waiting for its scripts to restore the flows"
+            raise Refused(f"{found} and remove Open_vSwitch other_config:flow-restore-wait")
         if record is not None and (unspoken := controllers.refusal(record)):
             raise Refused(unspoken)
         return self.reach.dial(bridge, record.controllers if record else ())

@@ -414,7 +414,7 @@ def _notes(about: About) -> Found:
     for port in (port for port in config.vm_ports if port.per_address):
         known = len(bridge.addresses.by_port.get(port.name, ()))
         if known > PER_PORT_MAX:
-            placed = f"{PER_PORT_MAX} of its {known} addresses are placed one by one"
+            placed = f"{PER_PORT_MAX} of its {known} addresses have their own uplink"
             text = f"{port.name}: {placed}; the other addresses use the VM port's uplink"
             yield Told.CHECK, NOTE, "addresses", text
     for name, addresses in bridge.addresses.by_port.items() if bridge.serves else ():

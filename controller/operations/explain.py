@@ -214,7 +214,7 @@ def _split(account: Account) -> dict[str, str]:
         if any((m.unit, m.reason) == (account.port.name, Reason.SPLIT) for m in entry.moves):
             why = entry.why
     text = f"sent traffic has been split by connection {_since(account, account.split_s)}. Reason: {why}"
-    rest = "Received traffic, broadcasts and frames other than IP stay on its home uplink"
+    rest = "Received traffic, broadcasts and non-IP frames stay on the home uplink"
     return {"split": f"{text}. {rest}"}
 
 

@@ -108,7 +108,7 @@ def test_the_service_leaves_a_bridge_alone_until_its_flows_are_restored(
 
         def is_left_alone() -> None:
             wait_until(lambda: "flow-restore-wait" in own.do("show", bed.bridge), "show says so")
-            refused = f"{bed.bridge}: Open vSwitch waits until its scripts have restored the flows"
+            refused = f"{bed.bridge}: Open vSwitch is waiting for its scripts to restore the flows"
             wait_until(lambda: refused in own.log.read_text(), "the service has tried to connect")
             assert groups_of(bed) == {}
 

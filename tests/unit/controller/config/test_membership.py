@@ -244,7 +244,7 @@ def test_the_team_is_written_when_it_changes_and_removed_with_the_rest() -> None
 
 # ---- plain uplinks ----------------------------------------------------------------------
 
-NOT_OUT = "so it does not lead to the network"
+NOT_OUT = "which is unusual for an uplink"
 OF_A_VM = {
     **{
         key: (port("p3", 3, {key: MAC}), f"is an interface of a VM, because it has {key}")
