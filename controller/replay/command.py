@@ -17,7 +17,7 @@ from controller.replay.host import Options
 from controller.replay.prometheus import fetch
 from controller.replay.run import installed_policies, load_policy, replay
 from controller.replay.switch import Mix
-from controller.replay.trace import BadTrace, HostTrace, read
+from controller.replay.trace import COLUMNS, BadTrace, HostTrace, read
 from controller.text.terminal import Drawn
 from controller.text.wording import Refused, because, invalid, one_of
 from policies.model import MAX_UPLINKS
@@ -79,13 +79,14 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
 
     def option(name: str, metavar: str, help: str, parse: Any = None, default: Any = None) -> None:
-        add(name, metavar=metavar, help=help, type=parse, default=default)
+        shown = help if default is None else f"{help} (default: %(default)s)"
+        add(name, metavar=metavar, help=shown, type=parse, default=default)
 
-    add("trace", metavar="TRACE", type=Path, nargs="?", help="a .csv or .csv.gz file")
+    trace = f"a .csv or .csv.gz file with the columns {', '.join(COLUMNS)}"
+    add("trace", metavar="TRACE", type=Path, nargs="?", help=trace)
     option("--prometheus", "URL", "read metrics from Prometheus instead of TRACE")
     option("--bridge", "B", "read the metrics of bridge B from all hosts")
-    since = "the time span to read, until now (%(default)s)"
-    option("--since", "7d", since, duration_s, "7d")
+    option("--since", "7d", "the time span to read, until now", duration_s, "7d")
     add(
         "--policy",
         metavar="P",
@@ -94,12 +95,10 @@ def _parser() -> argparse.ArgumentParser:
         choices=[*PRESETS, *installed_policies()],
         help="a teaming policy, built in or from an installed package; repeat to compare policies",
     )
-    option("--uplinks", "N", "the number of uplinks per host (2)", _whole(2, MAX_UPLINKS), 2)
-    flows = (
-        "the number of connections per VM port; the k-th has 1/k of the first one's traffic (32)"
-    )
+    option("--uplinks", "N", "the number of uplinks per host", _whole(2, MAX_UPLINKS), 2)
+    flows = "the number of connections per VM port; the k-th has 1/k of the first one's traffic"
     option("--flows", "N", flows, _whole(1, 100_000), Mix().flows)
-    option("--seed", "N", "the seed for the hashes of connections (0)", _whole(0, 2**31), 0)
+    option("--seed", "N", "the seed for the hashes of connections", _whole(0, 2**31), 0)
     add(
         "--set",
         metavar="KEY=VALUE",
