@@ -130,7 +130,7 @@ def _link(here: str, there: str) -> build.DashboardLink:
 
 
 def to_bridge(value: str) -> str:
-    """Return the target of a link to a bridge's dashboard. `value`: the variable with labels."""
+    """Return the target of a link to a bridge's dashboard. `value`: the variable that has the bridge's labels."""
     return _to(BRIDGE, value, "job", "instance", "bridge")
 
 

@@ -46,7 +46,7 @@ class Scope:
         return self.of(f"ovslbt_{metric}", *more)
 
     def of(self, metric: str, *more: str) -> str:
-        """Return a query for any metric."""
+        """Return a query for `metric`. `more`: matchers in addition to those of the scope."""
         return f"{metric}{{{', '.join((*self.matchers, *more))}}}"
 
 
@@ -219,7 +219,7 @@ def quantile(share: float, histogram: str, by: str) -> str:
 def slowest(share: float, histogram: str) -> str:
     """Return a quantile of a histogram for the bridges with its highest values in the time range.
 
-    The quantile of a bridge without events is not a number. `topk` would fill up with such bridges.
+    Bridges without events are excluded: `topk` would rank their quantile, which is not a number.
     """
     in_all = f"rate({histogram}[{RANGE}] @ end())"
     ranked = f"histogram_quantile({share}, sum by (le, job, instance, bridge) ({in_all})) >= 0"

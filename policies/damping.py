@@ -94,7 +94,7 @@ class Damping:
         return frozenset(u for u in self._moves if len(self._in_period(u, now_s)) >= MOST_MOVES)
 
     def until_s(self, unit: str, now_s: float) -> float:
-        """Return the time from which a unit may be moved because of load again."""
+        """Return the time from which a unit can be moved because of load again."""
         last = _by_load(self._moves.get(unit, ()))
         cooled_s = now_s
         if last and not last.is_open(now_s):

@@ -142,7 +142,7 @@ class _Search:
         self._steps = 0
 
     def by_rules(self) -> Mapping[str, str]:
-        """Place the easy blocks with flows, and search all ways to place the other blocks."""
+        """Place the easy blocks with min-cost flows, and search all ways to place the other blocks."""
         p = self.problem
         state = State(p, partly=True)
         for number, blocks in enumerate(p.easy):
@@ -166,7 +166,7 @@ class _Search:
         return p.names(self._best)
 
     def with_rooms(self, offered: Sequence[Sequence[int]]) -> Mapping[str, str]:
-        """Return the best placement found. If there are many, first improve `offered` and others."""
+        """Return the best placement found. If many are possible, first improve `offered` and others."""
         p = self.problem
         for at in offered:
             self._keep(State(p, at))

@@ -142,7 +142,7 @@ class Bounding:
                 self._demands.append((subset, left))
 
     def more(self, k: int, promised: Sequence[int]) -> int:
-        """Return the bound after the first `k` units have reserved `promised` on uplinks."""
+        """Return the lower bound after the first `k` units have reserved `promised` on uplinks."""
         most, rooms = 0, self._rooms
         for subset, left in self._demands:
             short = left[k]
@@ -235,7 +235,7 @@ class _Together:
         self.away = self._size - max(self._reach)
 
     def put(self, able: Sequence[int], uplink: int, more: int) -> int:
-        """Put a member on `uplink`, or undo this (`more` is -1). Return the change in `away`."""
+        """Put a member on `uplink` (`more` is 1) or take it off (-1). Return the change in `away`."""
         for other in able:
             if other != uplink:
                 self._reach[other] -= more

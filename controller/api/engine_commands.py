@@ -29,7 +29,7 @@ class Connect(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Disconnect(BridgeCommand):
-    """Close the connection to a bridge."""
+    """Close the connection to a bridge, and do not reconnect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ReadStats(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ReadInbound(BridgeCommand):
-    """Request counters of traffic from uplinks to one VM port; to all, if `ofports` has several."""
+    """Request counters of traffic from uplinks to the VM port in `ofports`; if several, to every VM port."""
 
     ofports: tuple[int, ...]
 
@@ -218,7 +218,7 @@ class Reply(Command):
 
 @dataclass(frozen=True, slots=True)
 class Report(Command):
-    """A line for the log."""
+    """Write `text` to the log. `level`: debug, info, warning or error."""
 
     level: str
     text: str
@@ -226,7 +226,7 @@ class Report(Command):
 
 @dataclass(frozen=True, slots=True)
 class ReportFailure(Command):
-    """Report an internal error in handling bridge or request `of`. `again`: logged before."""
+    """Report an internal error in handling bridge or request `of`. `again`: it was logged before."""
 
     of: str
     error: Exception

@@ -20,7 +20,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class BridgeEvent(Event):
-    """An event of one bridge."""
+    """The base class of events that concern one bridge, with the bridge's name."""
 
     bridge: str
 

@@ -54,7 +54,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A row of the table of commands."""
+    """A command: its help, arguments and examples. The table of commands has one row for each."""
 
     name: str
     help: str

@@ -177,7 +177,7 @@ class Bridge:
     def lacp_in_doubt(self) -> bool:
         """Whether LACP may still work although the bridge has fallen back to one uplink.
 
-        This is so if LACP was current on a member that is up when the database was last read. The
+        True if LACP was current on a member that is up when the database was last read. This
         reading may be outdated.
         """
         config = self.config

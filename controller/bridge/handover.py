@@ -122,7 +122,7 @@ class Handover(Feature[ForwardingRead]):
         """Clear the addresses learned by NORMAL, once for each set of uplinks of our pipeline.
 
         Otherwise, when a member fails, the bond would announce these addresses on another member.
-        These frames would return to our pipeline, and VMs would seem to be outside the bridge.
+        The announcements would return to our pipeline, and VMs would seem to be outside the bridge.
         """
         bridge, config = self.bridge, self.config
         uplinks = tuple(uplink.ofport for uplink in config.uplinks)

@@ -147,7 +147,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return self.bridge.reconcile(now_s)
 
     def ready(self, now_s: float) -> bool:
-        """Whether a bundle can be sent now."""
+        """Whether a bundle can be sent now: none is pending, and no pause (see `pause`) is in progress."""
         return self.settled and not now_s < self.resumes_s < math.inf
 
     def _may_install(self, now_s: float) -> bool:
@@ -223,7 +223,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return Step(changes, installs, moves=opening is None, final=installs == desired)
 
     def install(self, now_s: float) -> tuple[list[Command], bool]:
-        """Return the commands that install the desired pipeline, and whether a bundle without changes is done."""
+        """Return the commands that install the desired pipeline, and whether a bundle without changes ended."""
         assert not self.bridge.phase.changes_nothing, "an inspected bridge is not changed"
         if not self._may_install(now_s):
             return [], False

@@ -135,7 +135,7 @@ class Placing(Feature[Never]):
 
     @property
     def hashed(self) -> bool:
-        """Whether a policy in use moves buckets to balance load."""
+        """Whether a policy in use assigns frames to buckets, and moves buckets to balance load."""
         return buckets.are_judged(self.config, self.split)
 
     def rules(self, bound: Mapping[str, Bound] | None = None) -> RuleStates:
@@ -321,11 +321,11 @@ class Placing(Feature[Never]):
         return (counted.rates if self.bridge.on_normal else counted.flows).known_s()
 
     def basis(self, policy: str, now_s: float) -> Basis:
-        """Return the basis of the decision that a policy would make now."""
+        """Return the time over which a policy would average loads if it decided now."""
         return planning.basis(self.team_view, policy, self.bridge.scheduler.moved_s[policy], now_s)
 
     def bases(self, now_s: float) -> dict[str, Basis]:
-        """Return, by policy, the basis of the decision that the policy would make now."""
+        """Return, by policy, the time over which the policy would average loads if it decided now."""
         return {policy: self.basis(policy, now_s) for policy in self.config.policies}
 
     def following(self, config: BridgeConfig, now_s: float) -> tuple[Moved, ...]:

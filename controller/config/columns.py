@@ -99,7 +99,7 @@ ROWS = tuple(rows(_LIST))
 
 
 def reported(row: BridgeRow, what: str) -> Iterator[str]:
-    """Report settings of a bridge and its ports that are `what`, e.g. REFUSED."""
+    """Report the settings of a bridge and its ports that ovs-lbt treats as `what`, e.g. REFUSED."""
     bonds = tuple(port for port in row.ports if len(port.interfaces) > 1)
     records: dict[str, tuple[BridgeRow | PortRow, ...]] = {
         "Bridge": (row,),

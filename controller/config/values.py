@@ -37,7 +37,7 @@ class BadValue:
 
 @dataclass(frozen=True, slots=True)
 class UplinkConfig:
-    """The configuration of an uplink."""
+    """The configuration of an uplink: its capacity, role and VLANs, and what monitors its link."""
 
     name: str
     ofport: OfPort
@@ -135,7 +135,7 @@ class VmPortConfig:
 
     @property
     def may_spread(self) -> bool:
-        """Whether the port's connections can use several uplinks, at least sometimes."""
+        """Whether the policy can spread the port's connections over several uplinks, always or by a split."""
         return PRESETS[self.policy].spreads_connections and not self.unsplittable
 
     @property

@@ -131,9 +131,9 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
 
 
 def by_any_uplink(port: VmPort, team: Team) -> specs.Actions:
-    """Return actions that pass a VM port's frame to NORMAL if no uplink exists; () if not allowed.
+    """Return actions that pass a VM port's frame to NORMAL if no uplink exists; () if rules forbid that.
 
-    This happens if the bond was recreated, with new ofports, while no service was running.
+    No uplink exists if the bond was recreated, with new ofports, while no service was running.
     """
     if not (team.over_normal and port.order) or port.is_confined(team.uplinks):
         return ()

@@ -164,7 +164,7 @@ class FlowSpec:
 
 @value(frozen=True, slots=True)
 class Bucket:
-    """A bucket, live while the port or group that it watches is live. In `ff` groups, it must watch one."""
+    """A bucket, live while the port or group that it watches is live. In `ff` groups, a bucket must watch one."""
 
     actions: Actions
     watch_port: int | None = None

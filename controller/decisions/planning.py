@@ -28,10 +28,10 @@ NOISE_RATIO = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The basis of a policy's decision: mean loads over `covered_s` of its window.
+    """The time over which a policy averages loads for a decision: `covered_s` of its window.
 
-    The means cover less than the window if less time has passed since the last move (`since_move`)
-    or since loads became known. If the means cover less than `needed_s`, the policy does not
+    This is less than the window if less time has passed since the last move (`since_move`)
+    or since loads became known. If `covered_s` is less than `needed_s`, the policy does not
     decide. `absent`: the uplinks that the switch does not have.
     """
 
@@ -135,7 +135,7 @@ class Proposal:
 
 
 def basis(team_view: TeamView, policy: str, moved_s: float, now_s: float) -> Basis:
-    """Return the basis of a policy's decision. `moved_s`: when a move last changed the loads."""
+    """Return the basis of a policy's next decision. `moved_s`: when a move last changed the loads."""
     window_s = team_view.window_s(policy)
     since_s = now_s - moved_s - (team_view.pause_s(policy) - window_s)
     known_s = team_view.known_s(window_s)

@@ -119,7 +119,7 @@ class Scheduler:
     # ---- a decision --------------------------------------------------------------------
 
     def begin(self, now_s: float) -> None:
-        """Compute inputs of the next `TeamView`. Then build that view, and pass it to `decide`."""
+        """Compute inputs of the next `TeamView`. The caller then builds this view, and calls `decide`."""
         self.in_cooldown = frozenset().union(*(d.in_cooldown(now_s) for d in self.dampings))
         self.merge_due = self.splits.due(now_s)
 

@@ -56,13 +56,13 @@ class NoFlood(Feature[PortFlagsSet]):
         return (asked is not None and asked != self._told) or self._set is not None
 
     def forget_switch(self) -> None:
-        """Forget the flags and any pending request, because the connection ended."""
+        """Forget the no-flood flags and any pending request, because the connection ended."""
         self.request.forget_switch()
         self.ports = self._set = self._told = None
         self._doubted = False
 
     def doubt(self) -> None:
-        """Request the flags again, because they may have changed since the switch confirmed them."""
+        """Request the no-flood flags again, which may have changed since the switch confirmed them."""
         self.request.confirmed, self._doubted = None, self.request.asked is not None
 
     def restore(self, installed: specs.Pipeline) -> None:
@@ -77,7 +77,7 @@ class NoFlood(Feature[PortFlagsSet]):
         self.request.confirmed = None if rescued or needed else flagged
 
     def gone(self, ofport: int) -> None:
-        """Forget the flag of a removed port. Another port with the same ofport does not have the flag."""
+        """Forget the no-flood flag of a removed port, which a new port with its ofport does not have."""
         if self.ports is not None:
             self.ports -= {ofport}
         if self._told is not None:
@@ -85,16 +85,16 @@ class NoFlood(Feature[PortFlagsSet]):
         self.doubt()
 
     def came(self, ofport: int) -> None:
-        """Handle a new port, which may have been missing when the flags were set."""
+        """Handle a new port, which may have been missing when the no-flood flags were set."""
         if self.ports is None or ofport not in self.ports:
             self.doubt()
 
     def inspect(self, now_s: float) -> list[Command]:
-        """Request the flags of all ports without changing them."""
+        """Request the no-flood flags of all ports, without changing these flags."""
         return self._ask(frozenset(), frozenset(), now_s)
 
     def want(self, now_s: float) -> list[Command]:
-        """Set no-flood on VM ports that our pipeline serves on a bond; else restore old flags."""
+        """Set no-flood on VM ports while our pipeline serves a bond; otherwise restore the previous flags."""
         config = self.config
         vm_ports = frozenset(int(port.ofport) for port in config.vm_ports)
         over_normal = self.bridge.serves and config.on_bond
@@ -116,7 +116,7 @@ class NoFlood(Feature[PortFlagsSet]):
         return frozenset(int(port.ofport) for port in config.vm_ports if port.name in before)
 
     def cleared(self, now_s: float) -> list[str]:
-        """Return the VM ports on which another program has recently cleared the flag."""
+        """Return the VM ports on which another program has recently cleared no-flood."""
         return sorted(n for n, at_s in self._cleared_s.items() if now_s - at_s <= CLEARED_FOR_S)
 
     def _ask(self, wanted: frozenset[int], others: frozenset[int], now_s: float) -> list[Command]:
@@ -168,6 +168,6 @@ class NoFlood(Feature[PortFlagsSet]):
         return commands
 
     def take_up(self) -> None:
-        """Set `ports` to the ports that have the flag according to the last confirmed request."""
+        """Set `ports` to the ports that have no-flood according to the last confirmed request."""
         if self._set is not None:
             self.ports, self._set = self._set, None

@@ -1,4 +1,4 @@
-"""Announces off-home addresses (see dataplane/endpoints.py), and endpoints no longer spread.
+"""Announces off-home addresses (see dataplane/endpoints.py), and endpoints that stop using them.
 
 Peers with Open vSwitch's userspace datapath keep the source address of the last tunnel frame, even if the
 endpoint no longer uses this address. Upstream switches forget an address that is silent for minutes, and
@@ -66,7 +66,7 @@ class OffHomeAddresses(Feature[Never]):
         self._late.clear()
 
     def want(self, now_s: float) -> list[Command]:
-        """Schedule announcements if homes, the uplinks of off-home addresses, or spread endpoints changed."""
+        """Schedule announcements if homes, the uplinks of off-home addresses, or the endpoints that use them changed."""
         bridge, config = self.bridge, self.config
         if not bridge.announces or not bridge.installed_anything:
             return []
@@ -130,7 +130,7 @@ class OffHomeAddresses(Feature[Never]):
     def part(self) -> list[Command]:
         """Announce the endpoints' own addresses to peers, several times, after our flows were removed.
 
-        This includes endpoints that are not spread now: an earlier service may have spread their traffic.
+        This includes endpoints on one uplink: an earlier service may have spread their traffic.
         Later announcements are needed as well: on plain uplinks, the bridge may not forward yet.
         """
         self._know()

@@ -1,4 +1,4 @@
-"""Counts the frames of VM ports that are dropped on purpose."""
+"""Counts the frames of VM ports that ovs-lbt drops on purpose, by reason."""
 
 from __future__ import annotations
 

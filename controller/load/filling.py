@@ -145,7 +145,7 @@ class Filling:
         return {name: IDLE - known.load if known else IDLE for name, known in lowest}
 
     def next_change_s(self, now_s: float) -> float:
-        """Return when this state next changes if loads stay the same; infinity: it does not change.
+        """Return when this state next changes if loads stay the same; infinity if it does not change.
 
         `now_s`: when loads were last stored; also the result while the next change is unknown.
         """

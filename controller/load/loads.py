@@ -190,14 +190,14 @@ class Loads:
         return self.at(ofport).share.share_of(self.port(ofport, None))
 
     def own(self, ofport: int, window_s: float | None, ago_s: float = 0.0) -> Load:
-        """Return the same as `unit` for a VM port, without the traffic of its address units."""
+        """Return the load of a VM port as `unit` does, but without the traffic of its address units."""
         own = self.at(ofport).own
         sent = _now_or_then(own.rates if own else UNREAD, window_s, ago_s)
         # The switch counts the traffic that address units receive separately.
         return Load(sent.tx_bps, self.unit(ofport, window_s, ago_s).rx_bps)
 
     def address_unit(self, name: str, window_s: float | None, ago_s: float = 0.0) -> Load:
-        """Return the same as `unit`, for an address unit (its counter lags)."""
+        """Return the load of an address unit, as `unit` does for a VM port. `window_s` None: the latest."""
         rates = self._address_units.get(name, UNREAD)
         if window_s is None:
             return rates.last_interval()

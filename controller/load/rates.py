@@ -162,14 +162,14 @@ class Rates:
 
     @property
     def clock_s(self) -> float:
-        """The time of the last sample, on the switch's clock. There must be a sample."""
+        """The time of the last sample, on the switch's clock. Requires at least one sample."""
         return self._totals[-1].clock_s
 
     def latest(self, steady_s: float = math.inf) -> Load:
         """Return the load between the last two samples, or over `LATEST_S` if that is longer.
 
         Zero if there are fewer than two. For a late counter: the load over the last two update
-        intervals, or over one if the load has changed. `steady_s`: how long no load changed.
+        intervals, or over one if the load has changed. `steady_s`: how long loads have not changed.
         """
         if len(self._totals) < 2:
             return IDLE

@@ -30,7 +30,7 @@ class RecentLoads:
     """The highest rate of each unit in each direction within `PEAK_S`, and the phases in that time.
 
     `begins_s`: when the current loads, which differ from the last phase, become a new phase if they
-    stay the same; infinity: they do not differ.
+    stay the same; infinity: no difference.
     """
 
     # By name. Units without an entry are unknown, or have carried nothing.
@@ -81,7 +81,7 @@ class RecentLoads:
 
     @property
     def next_change_s(self) -> float:
-        """When a peak falls or phases change next, if loads stay the same; infinity: never."""
+        """When a peak next falls or the phases next change, if loads stay the same; infinity if never."""
         forgotten_s = self._phases[0].until_s + PEAK_S if self._phases else math.inf
         return min(forgotten_s, self.begins_s, falls_s(self._peaks.values(), PEAK_S))
 
@@ -98,7 +98,7 @@ class RecentLoads:
     def phases(self) -> list[Mapping[str, Load]]:
         """Return the loads of units in each phase, by name. Units without an entry carried nothing.
 
-        Empty if there are no phases, or so many that further ones are expected.
+        The list is empty if there are no phases, or more than `MOST_PHASES`: then more may follow.
         """
         return [of.loads for of in self._phases] if len(self._phases) <= MOST_PHASES else []
 

@@ -44,7 +44,7 @@ class TeamView:
     `bound`: the bindings that policies see. `found`: the homes that buckets had before the service
     started. `on_normal`: the NORMAL action forwards, so no flow counts traffic over uplinks.
     `in_cooldown`: the units that must not be moved now by policies that act immediately.
-    `recent_loads`: the source of their peaks. `merge_due`: split VM ports that can be merged.
+    `recent_loads`: the peaks of units' loads. `merge_due`: split VM ports that can be merged.
     `late_known`: whether late counters (`controller.load.rates`) cover only time since loads changed.
     """
 
@@ -158,7 +158,7 @@ class TeamView:
         )
 
     def absent(self, uplink: UplinkConfig) -> Uplink:
-        """Return an unusable `Uplink`, because `uplink` does not exist on the switch."""
+        """Return an unusable `Uplink` for an `uplink` that does not exist on the switch."""
         return Uplink(
             uplink.name, uplink.ofport, self.capacity_bps(uplink), uplink.role, usable=False
         )
@@ -281,7 +281,7 @@ class TeamView:
         )
 
     def asked(self, policy: str, window_s: float) -> Snapshot | None:
-        """Return the team with mean loads (peaks if a policy acts immediately); None: unknown."""
+        """Return the team with mean loads, or peaks if `policy` acts immediately; None if unknown."""
         if not PRESETS[policy].at_once:
             return self.snapshot(policy, window_s)
         return self.offered(policy, self.recent_loads)

@@ -180,7 +180,7 @@ def _encode_learn_spec(spec: specs.LearnMatch | specs.LearnLoad) -> Any:
 
 
 class Unknown(Exception):
-    """Raised for an action that the service never installs."""
+    """Raised when decoding an action that the service never installs."""
 
 
 def lasting(body: bytes) -> tuple[list[bytes], list[int]]:

@@ -29,7 +29,7 @@ FLAGS = {
 
 
 class Asked(IntEnum):
-    """The base transaction ID of each kind of statistics request, without `numbered(number)`."""
+    """The base transaction ID of each kind of statistics request. `numbered` returns what is added."""
 
     FLOWS = 0x6C000001
     GROUPS = 0x6C000002

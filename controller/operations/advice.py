@@ -64,7 +64,7 @@ def dropped(
 def of_dropped(row: BridgeRow, port: str, reason: Drop, count: int) -> tuple[str, bool]:
     """Return the report of a VM port's dropped frames, and whether an operator must act.
 
-    NORMAL delivers frames from addresses not in `attached-mac`; `forged-transmits` may reject them.
+    No action is needed for frames that NORMAL drops too, or that the key `forged-transmits` rejects.
     """
     found = f"{port}: in the last 15 min, ovs-lbt dropped {DROPPED[reason]} ({count} in total)"
     accept = "ovs-lbt set interface {} forged-transmits=accept"

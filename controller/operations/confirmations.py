@@ -44,7 +44,7 @@ class _Waiting(Job):
     over: bool = False
 
     def begin(self, asked: list[int], early: bool) -> Commands:
-        """Begin the reversal by recording its start in the database."""
+        """Begin the rollback: record its start. `asked`: requests for it. `early`: before its deadline."""
         assert self.step is Step.WAIT, "only one reversal at a time"
         self.number, self.step, self.tell = next(self.jobs.own_numbers), Step.BEGIN, self._finish
         self.asked, self.early = asked, early
@@ -107,7 +107,7 @@ class _Waiting(Job):
 
 @dataclass(slots=True)
 class Confirmations:
-    """The unconfirmed changes on all bridges."""
+    """The unconfirmed changes on all bridges, and their rollbacks."""
 
     fleet: Fleet
     jobs: Jobs

@@ -267,7 +267,7 @@ class Doing:
 
 @dataclass(slots=True)
 class Jobs:
-    """Runs the jobs in progress."""
+    """Runs the jobs in progress, and passes each job the database's answers to it."""
 
     fleet: Fleet
     # In the order of their start.
@@ -303,7 +303,7 @@ class Jobs:
         self._by_number[job.number] = job
 
     def forget(self, job: Job) -> None:
-        """Remove a job that has ended."""
+        """Remove a job that has ended, and free its bridge for other requests."""
         if self._by_number.get(job.number) is job:
             del self._by_number[job.number]
 

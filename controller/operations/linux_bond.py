@@ -82,7 +82,7 @@ class Vlan:
 class LinuxBond:
     """A Linux bond. `is_port`: it is a bridge's port. `members`: in the order in which they move.
 
-    `options`: for `ip link add`. `settings`: the new Port's columns. `lost`: what the Port lacks.
+    `options`: for `ip link add`. `settings`: the new Port's columns. `lost`: settings without a column.
     """
 
     name: str

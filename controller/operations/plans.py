@@ -38,7 +38,7 @@ OBSERVED = "observe mode: uplinks and loads are those of enforce mode, not the c
 
 
 def only(bridges: Iterable[Bridge], plan_id: str | None) -> str:
-    """Return the bridge if `apply` names none: that of plan `plan_id`, else the one with moves.
+    """Return the bridge for `apply` without a bridge: that of plan `plan_id`, or the one with moves.
 
     Raises:
         Refused: there is no plan, or several plans have moves.

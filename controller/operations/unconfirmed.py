@@ -31,7 +31,7 @@ _OF_SERVICE = (PREFIX + "binding", PREFIX + "moved")
 
 
 class What(StrEnum):
-    """A kind of change that can require confirmation."""
+    """The kinds of changes that are rolled back unless they are confirmed."""
 
     ATTACH = "attach"
     DETACH = "detach"

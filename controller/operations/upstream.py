@@ -1,7 +1,7 @@
 """Finds problems in the upstream network from a bridge's counters, for `check`.
 
 Without a LAG, broadcasts from the network arrive on every uplink, and broadcasts from local VMs
-return on all other uplinks. On a LAG, the network's arrive once, and the VMs' do not return.
+return on all other uplinks. On a LAG, broadcasts from the network arrive once, and those from VMs do not return.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Readings:
         return len(self.buckets_s) == READINGS and self.buckets_s[0] >= steady_s
 
     def buckets_repeat(self, loads: Loads) -> bool:
-        """Whether the latest bucket rates would be measured again if bucket loads stay the same."""
+        """Whether the next bucket rates will equal the latest ones if bucket loads stay the same."""
         if self._buckets_repeat is None:
             known = [rates for rates in loads.bucket_rates.values() if rates.total]
             last_s = max((rates.clock_s for rates in known), default=0.0)
@@ -181,7 +181,7 @@ def polls_before(at_s: float, polled_s: float, interval_s: float) -> int:
 
 
 def round_polls(interval_s: float, buckets: bool) -> int:
-    """Return the number of polls in a round (see `round_s`). `buckets`: buckets are in use."""
+    """Return the number of polls in a round (see `round_s`). `buckets`: whether policies use buckets."""
     after_s = BUCKETS_INTERVAL_S - ON_TIME_S if buckets else UNITS_INTERVAL_S - interval_s / 2
     return max(1, math.ceil(after_s / interval_s - ROUNDING_S))
 

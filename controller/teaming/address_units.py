@@ -32,7 +32,7 @@ Located = tuple[int, str, int]
 
 @dataclass(slots=True)
 class AddressUnit:
-    """An address behind a VM port."""
+    """An address behind a VM port, placed on an uplink separately from the port."""
 
     # The name of the VM port.
     port: str

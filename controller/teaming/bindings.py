@@ -115,7 +115,7 @@ class Bindings:
     def foreseen(
         self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], now_s: float
     ) -> tuple[Bindings, list[Move]]:
-        """Return the bindings that `rebind` would result in, and the moves that it would make."""
+        """Return the bindings that `rebind` would produce, and the moves that it would make."""
         ahead = replace(
             self, homes=dict(self.homes), bound=dict(self.bound), _asked=dict(self._asked)
         )

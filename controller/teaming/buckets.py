@@ -26,7 +26,7 @@ ALWAYS_HASHED = frozenset(name for name, p in PRESETS.items() if p.classifier.ha
 
 
 class Bucket(NamedTuple):
-    """A bucket of a policy's hash."""
+    """A bucket of a policy's hash. All frames that are hashed to it leave on one uplink."""
 
     policy: str
     name: str

@@ -88,7 +88,7 @@ class ForeignFrames:
         return now_s - SEEN_S < max(self._burst_s + 2 * AT_ONCE_S, hid_until_s)
 
     def see(self, owner: str, uplink: str, now_s: float) -> None:
-        """Note that another host uses the address of `owner`'s probes. UNSEEN: uplink not known."""
+        """Note that another host uses the address of `owner`'s probes. `uplink`: UNSEEN if not known."""
         self._seen_s[owner, uplink] = now_s
 
     def seen_on(self, owner: str, now_s: float) -> tuple[str, ...]:

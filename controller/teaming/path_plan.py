@@ -40,7 +40,7 @@ class Path:
 
     @property
     def asked(self) -> tuple[str, str, int]:
-        """The uplink, host and VLAN of a query, which are all that an answer to the query shows."""
+        """The uplink, host and VLAN of a query, from which its answers are recognized."""
         return self.sender, self.receiver, self.vlan
 
 

@@ -115,7 +115,7 @@ class Round:
 
 @dataclass(slots=True)
 class PathChecks:
-    """The path checks of one bridge."""
+    """The path checks of one bridge: the paths to probe, pending rounds, and detected faults."""
 
     # The detected faults, and the time of each detection, in seconds of engine time.
     since_s: dict[PathFault, float] = field(default_factory=dict)
@@ -335,7 +335,7 @@ class PathChecks:
         return bool(asked) and all(p in self._probed and self._probed[p].broken for p in asked)
 
     def judges_s(self, failback_delay_s: float) -> float:
-        """Return when an ended or doubtful fault expires next; infinity if there is none."""
+        """Return when the next ended or doubtful fault expires; infinity if there is none."""
         over_s = [ended_s + failback_delay_s for ended_s in self._ended_s.values()]
         known_s = [since_s + DOUBTED_S for since_s in self._doubted_s.values()]
         return min((*over_s, *known_s), default=float("inf"))

@@ -15,7 +15,7 @@ FULL_RATIO = 0.95
 
 
 class Style(Enum):
-    """The meaning of a piece of text, which determines its style."""
+    """The styles of text, named by what the text means. Terminals show them as colours."""
 
     PLAIN = auto()
     TITLE = auto()
@@ -204,7 +204,7 @@ def mbps(rate_bps: float) -> str:
 
 
 def severity(ratio: float, threshold_ratio: float) -> Style:
-    """Return the style for an uplink's utilization."""
+    """Return the style for a utilization: BAD if full, WARN if above the threshold, else PLAIN."""
     if ratio >= FULL_RATIO:
         return Style.BAD
     return Style.WARN if ratio > threshold_ratio else Style.PLAIN

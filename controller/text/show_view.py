@@ -137,7 +137,7 @@ def _why_down(uplink: JsonObject) -> str:
 
 
 def states(bridge: JsonObject) -> list[str]:
-    """Return sentences about unusual states of a bridge."""
+    """Return sentences about unusual states of a bridge, such as observe mode or silent links."""
     texts = []
     if bridge["mode"] == "observe":
         texts.append(OBSERVING_BOND if bridge.get("on_normal") else OBSERVING_UPLINKS)

@@ -70,7 +70,7 @@ class Drawn(str):
 def guard(whole: bool = False) -> None:
     """Apply `printable` to all text that this process prints or logs from now on.
 
-    `whole`: whether standard output is never truncated.
+    `whole`: whether not to truncate text on standard output.
     """
     for stream, all_of_it in ((sys.stdout, whole), (sys.stderr, False)):
         if isinstance(stream, TextIOWrapper):

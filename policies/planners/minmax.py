@@ -111,7 +111,7 @@ def verdict(snapshot: Snapshot, unit: str, planned: Plan | None = None) -> Verdi
 
 
 def rest(snapshot: Snapshot) -> Rest:
-    """Return why an empty plan moves no unit."""
+    """Return the reason why no unit moves. Call this function only if the plan is empty."""
     uplinks = failover.in_service(snapshot.uplinks)
     if len(uplinks) < 2:
         return Rest(WhyAtRest.ALONE)
@@ -230,7 +230,7 @@ class _Team:
     def descend(self, bound_ratio: float) -> None:
         """Make the best step from the fullest uplink repeatedly.
 
-        This ends when no step gains enough, or when the bound is nearly reached.
+        This ends when no step gains enough, or when `bound_ratio` is nearly reached.
         """
         count, left = range(len(self.uplinks)), MOST_STEPS
         drained = 2 * len(self.at)
@@ -391,7 +391,7 @@ class _Team:
     # ---- from scratch ------------------------------------------------------------------------------
 
     def put(self, at: Sequence[int]) -> None:
-        """Change the placement to `at`."""
+        """Change the placement to `at`, which contains the uplink of each item."""
         for item, uplink in enumerate(at):
             if self.at[item] != uplink:
                 self._place(item, uplink)

@@ -42,7 +42,7 @@ def relieve_saturated(snapshot: Snapshot) -> Plan:
 
 
 def verdict(snapshot: Snapshot, unit: str) -> Verdict:
-    """Return why a unit of the snapshot is or is not moved."""
+    """Return why `relieve_saturated` does or does not move a unit of the snapshot."""
     asked = next(u for u in snapshot.units if u.name == unit)
     uplink = next((u for u in snapshot.uplinks if u.name == asked.uplink), None)
     if not asked.movable:
@@ -75,7 +75,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether uplink loads alone rule out moves. If several loads do, their mean does, too."""
+    """Whether uplink loads alone rule out moves. If each of several loads does, so does their mean."""
     return not any(_is_saturated(uplink, snapshot) for uplink in snapshot.uplinks)
 
 
