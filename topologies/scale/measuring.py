@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import socket
@@ -17,14 +16,13 @@ from typing import Any
 from topologies.network import processes
 from topologies.network.service import Metric, Service
 from topologies.scale.bed import Bed
-from topologies.scale.openflow import Relay, SwitchView
+from topologies.scale.openflow import SwitchView
 
 DECISIONS, POLLS = "ovslbt_decision_duration_seconds", "ovslbt_stats_poll_duration_seconds"
 # Attaches and failovers are measured on at most this many bridges.
 SAMPLES = 5
 # The effects of one failover are over after this: VM ports return eight at a time, one second apart.
 CALM_S = 1.0
-FOLLOWED_TIMEOUT_S = 10.0
 # The cost of a scrape is over after this.
 AFTER_SCRAPE_S = 2.0
 # The service is idle if it uses less than this share of a core over this window.
@@ -221,33 +219,20 @@ def _observe(service: Service, observe_s: float) -> dict[str, Any]:
 
 
 def _failovers(bed: Bed, bridges: int, log: Path) -> dict[str, Any]:
-    """The failovers of sampled bridges: the whole, the service's part, and the switch's longest answer.
+    """The failovers of sampled bridges, and the switch's longest answer during each.
 
-    A failover lasts from the switch's notification of the link failure until its groups change. The
-    service's part lasts from the message about the port until the bundle with the commit, as a relay
-    before the bridge's socket sees them.
+    A failover lasts from the switch's notification of the link failure until its groups change.
     """
-    found: dict[str, list[float]] = {"s": [], "service_s": [], "switch_s": []}
-    with contextlib.ExitStack() as resources:
-        relays = {
-            name: resources.enter_context(Relay(bed.management_socket(name)))
-            for name in sampled(bed, bridges, SAMPLES)
-        }
-        status = NotifySocket(bed.ovs.rundir / "notify")
-        service = resources.enter_context(Service(bed.ovs, log))
+    status = NotifySocket(bed.ovs.rundir / "notify")
+    found = []
+    with Service(bed.ovs, log) as service:
         status.wait_connected(bridges)
         await_idle(service)
-        for name, relay in relays.items():
-            relay.begin()
-            whole_s, switch_s = failover(bed, name, relay.switch_socket)
-            end_s = time.monotonic() + FOLLOWED_TIMEOUT_S
-            while (service_s := relay.service_s()) is None and time.monotonic() < end_s:
-                time.sleep(0.01)
+        for name in sampled(bed, bridges, SAMPLES):
+            found.append(failover(bed, name))
             time.sleep(CALM_S)
-            took = {"s": whole_s, "switch_s": switch_s, "service_s": service_s}
-            for key, value in took.items():
-                found[key] += [] if value is None else [value]
-    return {f"failover_{key}": _spread(values) for key, values in found.items() if values}
+    whole_s, switch_s = (list(values) for values in zip(*found, strict=True))
+    return {"failover_s": _spread(whole_s), "failover_switch_s": _spread(switch_s)}
 
 
 def sampled(bed: Bed, bridges: int, samples: int) -> list[str]:
@@ -257,13 +242,13 @@ def sampled(bed: Bed, bridges: int, samples: int) -> list[str]:
     return [cabled[number - 1] for number in sorted(chosen)]
 
 
-def failover(bed: Bed, bridge: str, management_socket: Path) -> tuple[float, float]:
+def failover(bed: Bed, bridge: str) -> tuple[float, float]:
     """Fail an uplink in use. Returns the time until the groups followed, and the switch's longest answer."""
     (shown,) = json.loads(_request(bed, "show", bridge, "--json"))["bridges"]
     # An earlier failover may have left an uplink without VM ports.
     used = Counter(port["uplink"] for port in shown["ports"])
     uplink = max(bed.uplinks(bridge), key=lambda name: used[name])
-    with SwitchView(management_socket) as view:
+    with SwitchView(bed.management_socket(bridge)) as view:
         before = view.groups()
         bed.set_cable(uplink, plugged=False)
         try:
