@@ -4,8 +4,7 @@
 of layouts, `network` builds networks from them, and `loads` generates traffic; none of these imports a later
 one of them, or any of the following packages. `benches` defines the scenarios and expectations of each
 layout, `compare` runs the contenders, and `reports` shows the results. `seeds` generates load jumps, `scale`
-measures many bridges, and `connections` many connections. `experiment` is the interface for experiments in a few
-lines, and `examples` has an experiment to copy.
+measures many bridges, and `connections` many connections. `examples` has an experiment to copy.
 
 `LAYOUT_NAMES` lists all layouts in the order in which `ovs-lbt bench --all` runs them. `mn --custom` loads
 the layout `NAME` from `topologies/NAME.py`, and its bench is `topologies/benches/NAME.py`.

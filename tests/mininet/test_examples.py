@@ -33,8 +33,8 @@ def test_contenders_deliver_and_are_drawn(tmp_path: Path) -> None:
         assert status == 0, said[-2000:]
         bench.require_nothing_left()
     runs = {found["name"]: found for found in SAID.finditer(said)}
-    assert [*runs] == example.CONTENDERS, said
-    offered_mbps = sum(stream.mbps or 0 for stream in example.LOAD)
+    assert (*runs,) == example.CONTENDERS, said
+    offered_mbps = sum(mbps for mbps, _ in example.LOAD.values())
     for name, found in runs.items():
         # A busy machine sends less. No sender is faster than its rate.
         assert offered_mbps / 2 < float(found["mbps"]) <= 1.05 * offered_mbps, name

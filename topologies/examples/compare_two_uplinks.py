@@ -1,41 +1,52 @@
-"""Compares two policies and a bond under one load, and plots their uplinks. Copy it and change it.
+"""Compares two policies and a bond under one load, and draws their uplinks. Copy it and change it.
 
     .venv/bin/python -m topologies.examples.compare_two_uplinks two_uplinks.png
 
-It needs root, and takes a minute or two. `topologies/experiment.py` describes what it uses.
+It needs root, and takes a minute or two. `topologies/layouts.py` has other layouts, `topologies/loads` has other
+loads, and `topologies/benches` has the scenarios of `ovs-lbt bench`.
 """
 
 import sys
+from pathlib import Path
 
-from matplotlib import pyplot
+from topologies.compare.run import Scenario
+from topologies.compare.running import compare
+from topologies.graph.parts import Draft, one_server
+from topologies.loads.load import Load, Stage
+from topologies.loads.pace import ACCELERATED
+from topologies.loads.streams import StreamLoad, flow
+from topologies.reports.pictures import over_time
 
-from topologies.experiment import Stream, compare, one_server
-
-LAYOUT = one_server(uplinks_mbps=[20, 20], vms=4)
-CONTENDERS = ["load-based", "adaptive", "balance-slb"]
-# vm1 and vm3 start on the same uplink, which cannot carry both.
-LOAD = [
-    Stream("vm1", mbps=12),
-    Stream("vm2", mbps=2),
-    Stream("vm3", mbps=12, begin_s=5),
-    Stream("vm4", mbps=2),
-]
+LAYOUT = one_server(Draft("two_uplinks"), [20, 20], vms=4, clients=1)
+CONTENDERS = ("load-based", "adaptive", "balance-slb")
+# The rate of each VM in Mbit/s, and when it begins to send. vm1 and vm3 start on the same uplink, which cannot
+# carry both.
+LOAD = {"vm1": (12, 0), "vm2": (2, 0), "vm3": (12, 5), "vm4": (2, 0)}
+END_S = 20.0
+MEASURED_S = (6.0, 19.0)
 
 
-def main(picture: str) -> None:
-    """Run the contenders one after the other, and draw a panel for each."""
-    runs = compare(LAYOUT, LOAD, CONTENDERS, seconds=20, window_s=3)
-    figure = pyplot.figure(figsize=(9, 3 * len(runs)), layout="constrained")
-    for row, run in enumerate(runs, start=1):
-        print(run)
-        axes = figure.add_subplot(len(runs), 1, row, title=run, ylabel="Mbit/s", ylim=(0, 25))
-        for uplink, mbps in run.uplinks_mbps.items():
-            axes.plot(run.times_s, mbps, label=uplink)
-        axes.vlines(run.moves_s, 0, 25, colors="grey", linestyles="dotted", label="a move")
-        axes.legend(loc="lower right", ncols=3)
-    axes.set_xlabel("seconds since the start of the load")
-    figure.savefig(picture)
+def load(stage: Stage) -> Load:
+    """A TCP stream from each VM to the client."""
+    stage.place_by_port_number()
+    flows = [
+        flow(LAYOUT, vm, "client1", END_S - begin_s, begin_s=begin_s, rate_bps=mbps * 10**6)
+        for vm, (mbps, begin_s) in LOAD.items()
+    ]
+    return StreamLoad(stage, flows, MEASURED_S)
+
+
+def main(picture: Path) -> None:
+    """Run the contenders one after the other, and draw the uplinks of each."""
+    scenario = Scenario("two uplinks", "", LAYOUT, load, CONTENDERS, undisturbed=True)
+    result = compare(scenario, CONTENDERS, ACCELERATED, repeat=1)
+    if result.failures:
+        sys.exit(1)
+    for name, found in result.medians().items():
+        mbps, moves = found["throughput_bps"] / 1e6, found["moves"]
+        print(f"{name}: {mbps:.1f} Mbit/s received, {moves:.0f} moves")
+    over_time(result, picture.parent, picture.stem, "start of the load")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(Path(sys.argv[1]))

@@ -158,8 +158,7 @@ def received_bytes(report: Report) -> int:
 class StreamLoad(Load):
     """Runs flows, each with its own sender and receiver process.
 
-    `measured_s` is a part of the load in which every flow sends. Without it, the whole load is
-    measured, and each stream's rate is the one while its flow sends.
+    `measured_s` is a part of the load in which every flow sends.
 
     `derive` computes further figures. With `may_fail`, a flow that cannot connect or loses its
     connection counts as a flow without traffic, and its report is empty; otherwise it is an error.
@@ -169,7 +168,7 @@ class StreamLoad(Load):
         self,
         stage: Stage,
         flows: Sequence[Flow],
-        measured_s: tuple[float, float] | None = None,
+        measured_s: tuple[float, float],
         *,
         derive: Derive | None = None,
         may_fail: bool = False,
@@ -179,8 +178,7 @@ class StreamLoad(Load):
         self._derive = derive
         self._may_fail = may_fail
         self.load_s = max(flow.begin_s + flow.duration_s for flow in flows)
-        self._is_whole = measured_s is None
-        self.measured_s = self.steady_s = measured_s or (0.0, self.load_s)
+        self.measured_s = self.steady_s = measured_s
         self._programs = self._programs_of("iperf3")
 
     def start(self) -> None:
@@ -205,7 +203,7 @@ class StreamLoad(Load):
         ]
         streams_bps = [rate_bps for flow in rates_bps for rate_bps in flow]
         received = sum(map(received_bytes, reports))
-        throughput_bps = received * 8 / self.load_s if self._is_whole else sum(streams_bps)
+        throughput_bps = sum(streams_bps)
         mean_bps = statistics.fmean(streams_bps)
         figures: dict[str, float] = {"stream_mean_bps": mean_bps}
         if len(streams_bps) > 1:
@@ -221,8 +219,6 @@ class StreamLoad(Load):
         """Each stream's rate in the measured part of the load."""
         if not report and self._may_fail:
             return [0.0] * flow.streams
-        if self._is_whole:
-            return stream_rates_bps(report, flow.streams, 0.0, flow.duration_s)
         from_s, to_s = (at_s - flow.begin_s for at_s in self.measured_s)
         return stream_rates_bps(report, flow.streams, from_s, to_s)
 

@@ -55,7 +55,7 @@ def over_time(
             uplink: [(at_s - zero_s, 100 * ratio) for at_s, ratio in used]
             for uplink, used in _used(result, observed).items()
         }
-        lines(axes, points, f"{contender}: {_outcome(observed)}", 110)
+        lines(axes, points, ": ".join([contender, *_outcome(observed)]), 110)
         for index, phase in enumerate(phases if contender == "load-based" else ()):
             axes.axvspan(phase.start_s, phase.end_s, color=PHASE_SHADES[index % 2], zorder=0)
             axes.text((phase.start_s + phase.end_s) / 2, 95, phase.name, fontsize=9, ha="center")
@@ -86,7 +86,8 @@ def _used(result: Result, observed: Observed) -> dict[str, Points]:
     }
 
 
-def _outcome(observed: Observed) -> str:
+def _outcome(observed: Observed) -> list[str]:
+    """What happened in a run, in words, if its load has such figures."""
     found = observed.outcome.figures
     texts = {
         "settle_s": "settled after {:.2f} s",
@@ -95,7 +96,8 @@ def _outcome(observed: Observed) -> str:
         "loss_ratio": "{:.2%} lost",
         "qos_ratio": "{:.2%} at the required rate",
     }
-    return ", ".join(text.format(found[name]) for name, text in texts.items() if name in found)
+    said = [text.format(found[name]) for name, text in texts.items() if name in found]
+    return [", ".join(said)] if said else []
 
 
 def slowdowns(result: Result, directory: Path) -> list[Path]:
