@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from topologies.graph.layout import Role
 from topologies.loads import flow_plan
 from topologies.loads.flow_plan import (
-    FlowPlan,
     SizeDistribution,
     Span,
     ideal_s,
@@ -74,7 +72,7 @@ class FlowLoad(Load):
         self._run(self._await_end)
 
     def finish(self) -> Outcome:
-        """Wait for the flows to end. `details` has a column for each property of the measured flows."""
+        """Wait for the flows to end. `details` has the fields of a `Completion` for each measured flow."""
         found = self._programs.results("request", self._left_s() + END_TIMEOUT_S)
         self._programs.stop("serve")
         self._programs.results("serve", END_TIMEOUT_S)
@@ -82,13 +80,11 @@ class FlowLoad(Load):
         missed = sum(late_s == NOT_STARTED for late_s, _, _ in found["rows"])
         if missed:
             raise RuntimeError(f"{missed} of {len(self.flows)} flows never started")
-        done = completions(self.flows, found["rows"])
-        numbers = [
-            number
-            for number, flow in enumerate(self.flows)
+        measured = [
+            Completion(flow.size_bytes, flow.start_s, late_s, took_s, received == flow.size_bytes)
+            for flow, (late_s, took_s, received) in zip(self.flows, found["rows"], strict=True)
             if self._measured.start_s <= flow.start_s < self._measured.end_s
         ]
-        measured = [done[number] for number in numbers]
         span_s = self._measured.duration_s
         return Outcome(
             received_bytes=found["received_bytes"],
@@ -98,15 +94,7 @@ class FlowLoad(Load):
                 **lateness_figures(measured),
                 "offered_bps": offered_bps(self.flows, self._measured),
             },
-            details={
-                # Columns, because a row for each of thousands of flows would take ten times the memory.
-                "start_s": [round(one.start_s, 4) for one in measured],
-                "vm": [self._vms[self.flows[number].vm] for number in numbers],
-                "size_bytes": [one.size_bytes for one in measured],
-                "late_s": [one.late_s for one in measured],
-                "duration_s": [one.duration_s for one in measured],
-                "unfinished": [n for n, one in enumerate(measured) if not one.complete],
-            },
+            details=[list(one) for one in measured],
         )
 
     def _plan(self) -> dict[str, Any]:
@@ -143,8 +131,7 @@ class FlowLoad(Load):
         self.load_s = min(self.load_s, max(self._measured.end_s, took_s))
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """One flow that has ended.
 
     Attributes:
@@ -217,29 +204,3 @@ def _percentiles(
 ) -> dict[str, float]:
     found = {f"{name}_p{percent}{suffix}": percentile(values, percent) for percent in percents}
     return {key: value for key, value in found.items() if value is not None}
-
-
-def measured_flows(details: Mapping[str, Any]) -> list[Completion]:
-    """The measured flows of a run, from the `details` of its outcome."""
-    unfinished = set(details["unfinished"])
-    columns = (details[name] for name in ("size_bytes", "start_s", "late_s", "duration_s"))
-    return [
-        Completion(size_bytes, start_s, late_s, duration_s, number not in unfinished)
-        for number, (size_bytes, start_s, late_s, duration_s) in enumerate(
-            zip(*columns, strict=True)
-        )
-    ]
-
-
-def completions(flows: Sequence[FlowPlan], rows: Sequence[Sequence[float]]) -> list[Completion]:
-    """The flows of a plan with what the clients recorded: lateness, duration, and bytes received."""
-    return [
-        Completion(
-            size_bytes=flow.size_bytes,
-            start_s=flow.start_s,
-            late_s=late_s,
-            duration_s=duration_s,
-            complete=received_bytes == flow.size_bytes,
-        )
-        for flow, (late_s, duration_s, received_bytes) in zip(flows, rows, strict=True)
-    ]

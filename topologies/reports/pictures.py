@@ -18,7 +18,7 @@ from topologies.compare.figures import (
     move_times_s,
 )
 from topologies.compare.run import Observed
-from topologies.loads.flow_load import measured_flows, slowdown
+from topologies.loads.flow_load import Completion, slowdown
 from topologies.loads.settling import Reading, rates
 from topologies.reports.plots import COLOURS, Points, lines, saved
 
@@ -107,7 +107,7 @@ def slowdowns(result: Result, directory: Path) -> list[Path]:
     figure, axes = pyplot.subplots(figsize=(10, 5.5), layout="constrained")
     for place, (contender, runs) in enumerate(result.observed.items()):
         found = sorted(
-            slowdown(flow, link_bps) for run in runs for flow in measured_flows(run.outcome.details)
+            slowdown(Completion(*flow), link_bps) for run in runs for flow in run.outcome.details
         )
         slower = [1 - number / len(found) for number in range(len(found))]
         style = "--" if contender == ORACLE else "-" if is_ours(contender) else "-."
