@@ -18,7 +18,7 @@ from topologies.loads.load import Load, Stage
 from topologies.loads.memory_copy import Migrations
 from topologies.loads.migration_load import MigrationLoad
 from topologies.loads.outage_load import OutageLoad
-from topologies.loads.streams import Flow, StreamLoad, equal_flows, paced_flows
+from topologies.loads.streams import StreamLoad, paced_flows
 
 MOST_FAILOVER_MS = 1000.0
 
@@ -42,11 +42,6 @@ def _survived(where: str, failed: str) -> list[Rule]:
     ]
 
 
-def _outage(stage: Stage, options: Options, flows: Sequence[Flow], failing: str) -> Load:
-    fails_s, returns_s, _ = options.pace.outage_s
-    return OutageLoad(stage, flows, failing, fails_s=fails_s, returns_s=returns_s)
-
-
 # two_switches
 SWITCH_FAILS = "a switch fails"
 # The total load as a share of a server's uplinks. One uplink can carry it.
@@ -55,9 +50,9 @@ OFFERED_RATIO = 0.4
 
 def _two_switches(options: Options) -> list[Scenario]:
     def load(stage: Stage) -> Load:
-        flows = equal_flows(stage.layout, OFFERED_RATIO, options.pace.outage_s[2])
+        flows = paced_flows(stage.layout, OFFERED_RATIO, options.pace.outage_s[2])
         failing = stage.layout.far_end(stage.layout.nodes(Role.UPLINK)[0])
-        return _outage(stage, options, flows, failing)
+        return OutageLoad(stage, flows, failing, options.pace)
 
     return [
         Scenario(
@@ -82,16 +77,18 @@ WEIGHTS = (4.0, 3.0, 2.0, 1.0)
 
 def _spine_leaf(options: Options) -> list[Scenario]:
     layout = layouts.spine_leaf()
+    # From each VM of the first rack to the VM of the second that has the same place.
+    pairs = list(zip(layout.senders, layout.receivers, strict=True))
 
     def unequal(stage: Stage) -> Load:
         settle_s, measured_s = options.pace.settling_s
-        flows = _between_racks(layout, UNEQUAL_RATIO, settle_s + measured_s + 1, WEIGHTS)
+        flows = paced_flows(layout, UNEQUAL_RATIO, settle_s + measured_s + 1, WEIGHTS, pairs)
         return StreamLoad(stage, flows, (settle_s, settle_s + measured_s))
 
     def failure(stage: Stage) -> Load:
-        even = [1.0] * len(layout.senders)
-        flows = _between_racks(layout, OFFERED_RATIO, options.pace.outage_s[2], even)
-        return _outage(stage, options, flows, layout.far_end(layout.sending_uplinks()[0]))
+        flows = paced_flows(layout, OFFERED_RATIO, options.pace.outage_s[2], pairs=pairs)
+        failing = layout.far_end(layout.sending_uplinks()[0])
+        return OutageLoad(stage, flows, failing, options.pace)
 
     return [
         Scenario(
@@ -112,14 +109,6 @@ def _spine_leaf(options: Options) -> list[Scenario]:
             contenders=USUAL,
         ),
     ]
-
-
-def _between_racks(
-    layout: Layout, offered_ratio: float, duration_s: float, weights: Sequence[float]
-) -> list[Flow]:
-    """A flow from each VM of the first rack to the VM of the second that has the same place."""
-    pairs = list(zip(layout.senders, layout.receivers, strict=True))
-    return paced_flows(layout, pairs, offered_ratio, duration_s, weights)
 
 
 SPINE_LEAF = Plan(_spine_leaf, _survived(LEAF_FAILS, "leaf switch"), campaign_runs=5)
@@ -211,8 +200,8 @@ def _migrations(options: Options) -> Iterator[Scenario]:
 def _uplink_fails(stage: Stage, options: Options) -> Load:
     # All VMs are on the first host.
     uplinks = stage.layout.uplinks_of(stage.layout.nodes(Role.SERVER_BRIDGE)[0])
-    flows = equal_flows(stage.layout, VMS_RATIO / len(uplinks), options.pace.outage_s[2])
-    return _outage(stage, options, flows, uplinks[0])
+    flows = paced_flows(stage.layout, VMS_RATIO / len(uplinks), options.pace.outage_s[2])
+    return OutageLoad(stage, flows, uplinks[0], options.pace)
 
 
 def _migration(

@@ -27,7 +27,7 @@ from topologies.loads.flow_plan import DATA_MINING, WEB_SEARCH, SizeDistribution
 from topologies.loads.load import Load, Stage
 from topologies.loads.settling import NEAR_RATIO
 from topologies.loads.shift_load import FailureLoad, ShiftLoad
-from topologies.loads.streams import StreamLoad, weighted_flows
+from topologies.loads.streams import StreamLoad, paced_flows
 from topologies.loads.web_load import WebLoad
 
 OURS = "adaptive"
@@ -160,7 +160,7 @@ def _mixed_speed(options: Options) -> list[Scenario]:
 
     def load(stage: Stage, weights: Sequence[float]) -> Load:
         settle_s, measured_s = options.pace.settling_s
-        flows = weighted_flows(layout, OFFERED_RATIO, settle_s + measured_s + 1, weights)
+        flows = paced_flows(layout, OFFERED_RATIO, settle_s + measured_s + 1, weights)
         return StreamLoad(stage, flows, (settle_s, settle_s + measured_s))
 
     return [

@@ -9,6 +9,7 @@ from topologies.graph.layout import Layout, Role
 from topologies.graph.ports import joining_interface, upstream_interface
 from topologies.loads import probing
 from topologies.loads.load import Load, Outcome, Stage, set_links
+from topologies.loads.pace import Pace
 from topologies.loads.streams import Flow, StreamLoad
 
 PROBES_DELAY_S = 1.0
@@ -17,25 +18,17 @@ PROBES_DELAY_S = 1.0
 class OutageLoad(Load):
     """TCP flows and probes in both directions, while links go down and up.
 
-    `failing`: the switch whose links fail, or the only uplink that fails.
+    `failing`: the switch whose links fail, or the only uplink that fails. `pace` has the times.
     """
 
-    def __init__(
-        self,
-        stage: Stage,
-        flows: Sequence[Flow],
-        failing: str,
-        *,
-        fails_s: float,
-        returns_s: float,
-    ) -> None:
+    def __init__(self, stage: Stage, flows: Sequence[Flow], failing: str, pace: Pace) -> None:
         super().__init__(stage)
         self._links = interfaces_of(stage.layout, stage.prefix, failing)
-        self._fails_s, self._returns_s = fails_s, returns_s
+        self._fails_s, self._returns_s, _ = pace.outage_s
         self.load_s = max(flow.begin_s + flow.duration_s for flow in flows)
         self._streams = StreamLoad(stage, flows, (1.0, self.load_s - 1), may_fail=True)
         self._resources.callback(self._streams.close)
-        self.measured_s, self.steady_s = self._streams.measured_s, (1.0, fails_s)
+        self.measured_s, self.steady_s = self._streams.measured_s, (1.0, self._fails_s)
         probes = []
         for flow in flows:
             probes.append(probing.Flow(flow.sender, flow.receiver, flow.address))

@@ -6,6 +6,7 @@ It measures 15 s at the receiver, after 5 s of warm-up and before 5 s of cool-do
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -75,42 +76,26 @@ def flow(layout: Layout, sender: str, receiver: str, duration_s: float, **more: 
     return Flow(sender, receiver, layout.addresses_of(receiver)[0], duration_s, **more)
 
 
-def equal_flows(layout: Layout, offered_ratio: float, duration_s: float) -> list[Flow]:
-    """One flow from every VM to a client, all with the same rate. See `weighted_flows`."""
-    return weighted_flows(layout, offered_ratio, duration_s, [1.0] * len(layout.nodes(Role.VM)))
-
-
-def weighted_flows(
-    layout: Layout, offered_ratio: float, duration_s: float, weights: Sequence[float]
-) -> list[Flow]:
-    """One flow from every VM to a client, with rates in proportion to `weights`, one for each VM.
-
-    The clients take turns. The flows together offer `offered_ratio` of the uplinks' capacity.
-
-    Raises:
-        ValueError: there are more or fewer weights than VMs.
-    """
-    vms, clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
-    pairs = [(vm, clients[number % len(clients)]) for number, vm in enumerate(vms)]
-    return paced_flows(layout, pairs, offered_ratio, duration_s, weights)
-
-
 def paced_flows(
     layout: Layout,
-    pairs: Sequence[tuple[str, str]],
     offered_ratio: float,
     duration_s: float,
-    weights: Sequence[float],
+    weights: Sequence[float] = (),
+    pairs: Sequence[tuple[str, str]] = (),
 ) -> list[Flow]:
     """One flow for each pair of a sender and a receiver, with rates in proportion to `weights`.
 
-    The flows together offer `offered_ratio` of the capacity of the senders' uplinks.
+    The flows together offer `offered_ratio` of the capacity of the senders' uplinks. Without `weights`, all
+    rates are the same. Without `pairs`, every VM sends to a client, and the clients take turns.
 
     Raises:
         ValueError: there are more or fewer weights than pairs.
     """
+    clients = itertools.cycle(layout.nodes(Role.CLIENT))
+    pairs = pairs or [(vm, next(clients)) for vm in layout.nodes(Role.VM)]
+    weights = weights or [1.0] * len(pairs)
     vnics = {vnic for sender, _ in pairs for vnic in layout.vnics_of(sender)}
-    servers = sorted({layout.server_of(vnic) for vnic in vnics})
+    servers = {layout.server_of(vnic) for vnic in vnics}
     uplinks = [uplink for server in servers for uplink in layout.uplinks_of(server)]
     capacity_bps = sum(layout.capacity_bps(uplink) for uplink in uplinks)
     return [
