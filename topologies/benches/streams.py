@@ -264,7 +264,7 @@ FAST_MBPS = 500
 BASELINE = "balance-slb"
 LEAST_RATIO = 1.8
 # Each scenario: what it is, its layout's parameters, and its contenders.
-OVERLAYS: Mapping[str, tuple[str, Mapping[str, int | str], Sequence[str]]] = {
+OVERLAYS: dict[str, tuple[str, Mapping[str, int | str], Sequence[str]]] = {
     BOTH_WAYS: (
         "Eight VMs of each host send to and receive from the other host's at once, through Geneve from"
         " two endpoints a host. Together they offer more than the team carries.",
@@ -283,17 +283,16 @@ OVERLAYS: Mapping[str, tuple[str, Mapping[str, int | str], Sequence[str]]] = {
         {"endpoints": 1},
         SPREADING,
     ),
-    VXLAN: ("The same as the first, through VXLAN.", {"encapsulation": "vxlan"}, MOST_CONTENDERS),
-    VXLAN_ONE_WAY: (
-        "The same as the second, through VXLAN.",
-        {"endpoints": 1, "far_mbps": FAST_MBPS, "encapsulation": "vxlan"},
-        MOST_CONTENDERS,
-    ),
-    VXLAN_ONE_ENDPOINT: (
-        "The same as the third, through VXLAN.",
-        {"endpoints": 1, "encapsulation": "vxlan"},
-        SPREADING,
-    ),
+}
+OVERLAYS |= {
+    f"{name}, VXLAN": (
+        f"The same as the {place}, through VXLAN.",
+        {**parameters, "encapsulation": "vxlan"},
+        contenders,
+    )
+    for place, (name, (_, parameters, contenders)) in zip(
+        ("first", "second", "third"), OVERLAYS.items(), strict=True
+    )
 }
 
 
