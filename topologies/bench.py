@@ -55,27 +55,19 @@ def main(argv: Sequence[str]) -> int:
     Returns:
         0 if all expectations are met, 1 if one is not or the bench failed, 2 for wrong usage.
     """
-    if argv and argv[0] in OTHERS:
-        return _run_other(argv[0], argv[1:])
-    parser = _parser()
+    other = import_module(OTHERS[argv[0]]) if argv and argv[0] in OTHERS else None
+    parser, words = (other.parser(), argv[1:]) if other else (_parser(), argv)
     try:
-        options = parser.parse_args(argv)
+        options = parser.parse_args(words)
     except SystemExit as exit_:  # argparse exits the process, but the caller may have more to do
         return int(exit_.code or 0)
+    command = ["ovs-lbt", "bench", *argv]
+    if other:
+        return _guarded(lambda: int(other.run(options, command)))
     if error := _usage_error(options):
         print(error, file=sys.stderr)
         return 2
-    return _guarded(lambda: _run_benches(options, ["ovs-lbt", "bench", *argv]))
-
-
-def _run_other(name: str, argv: Sequence[str]) -> int:
-    """Run a bench without a layout of its own."""
-    module = import_module(OTHERS[name])
-    try:
-        options = module.parser().parse_args(argv)
-    except SystemExit as exit_:
-        return int(exit_.code or 0)
-    return _guarded(lambda: int(module.run(options, ["ovs-lbt", "bench", name, *argv])))
+    return _guarded(lambda: _run_benches(options, command))
 
 
 def _guarded(run: Callable[[], int]) -> int:
