@@ -12,11 +12,6 @@ from tests.goldens.steps import Played
 Made = Callable[[], Iterable[str]]
 # Of so many configurations, the flows and groups are in one golden.
 IN_ONE = 25
-# Those that have flows, groups, frames and queues of all kinds.
-VARIED = (
-    *("splits", "endpoints", "path-checks-vlans", "addresses-behind", "vlans", "connection-hash"),
-)
-SHAPED = ("reservations", "queues")
 TYPED = (
     *("", "sh", "un", "nothing ", "--v", "-", "show ", "show br0 ", "show br0 --j", "top br0 "),
     *("attach ", "attach free --uplink ", "attach free --policy ", "attach free --teaming s"),
@@ -59,12 +54,6 @@ def families() -> dict[str, Made]:
     drawn = [*scenarios.configurations().items()]
     for first in range(0, len(drawn), IN_ONE):
         found[f"pipelines-{first:03}"] = partial(_pipelines, drawn[first : first + IN_ONE])
-    varied = [scenarios.SCENARIOS[name] for name in VARIED]
-    found["switch-messages"] = lambda: (one for text in varied for one in edges.messages(text))
-    found["switch-session"] = lambda: edges.heard(varied[1:5:2])
-    found["inbox"] = edges.in_turn
-    found["database"] = edges.records
-    found["election"] = edges.election
     found["rescue"] = edges.rescued
     found["completion"] = lambda: edges.completed(TYPED)
     found["upstream"] = edges.upstream
@@ -72,9 +61,6 @@ def families() -> dict[str, Made]:
     found["support-bundle"] = edges.bundled
     found["linux-bonds"] = edges.moved_bonds
     found["reversal"] = edges.reverted
-    found["queues"] = lambda: edges.queued([scenarios.SCENARIOS[name] for name in SHAPED])
-    found["host"] = edges.of_the_host
-    found["sockets"] = edges.sockets
     found["help"] = _help
     for name, (policy, samples, settings) in RECORDED.items():
         found[f"recorded-{name}"] = partial(edges.replayed, policy, samples, **settings)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.goldens import store
@@ -12,17 +9,10 @@ from tests.goldens.families import families, text_of
 
 pytestmark = pytest.mark.slow
 FAMILIES = families()
-ALONE = "sockets"
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_nothing_that_is_seen_from_outside_has_changed(name: str) -> None:
-    if name == ALONE:
-        # The control socket is one for each process, and other tests have used that of this one.
-        command = [sys.executable, "-m", "tests.goldens", name]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout
-        return
     text = text_of(FAMILIES[name])
     assert text == store.read(name) or not list(store.difference(name, text))
 
