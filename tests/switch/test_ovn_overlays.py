@@ -1,7 +1,4 @@
-"""What happens to hosts whose VMs talk through tunnels, with one endpoint that is spread, and with two.
-
-`python -m tests.switch.overlay_figures` has the same events, and bonds to compare with.
-"""
+"""What happens to hosts whose VMs talk through tunnels, with one endpoint that is spread, and with two."""
 
 from __future__ import annotations
 
@@ -66,15 +63,22 @@ def test_one_endpoint_by_the_documents_recipe(cloud: Cloud) -> None:
         pass
 
 
+@judges_time
 @pytest.mark.parametrize("cloud", [SPREAD, SPREAD_IPV6], ids=str, indirect=True)
 def test_peers_send_to_the_endpoint_itself_when_it_is_spread_no_more(cloud: Cloud) -> None:
     host, peer = cloud.hosts
     rescue.hear_off_home(cloud)
-    set_policy(host, "originating-port")
-    try:
-        wait_until(lambda: rescue.knows(peer, host), "the peer has its own address")
-    finally:
-        set_policy(host, "dynamic")
+    with Talk(cloud, ways(cloud), PPS) as talk:
+        talk.warm_up()
+        set_policy(host, "originating-port")
+        try:
+            wait_until(lambda: rescue.knows(peer, host), "the peer has its own address")
+            talk.go_on(FRAMES)
+        finally:
+            set_policy(host, "dynamic")
+        talk.go_on(FRAMES)
+    few_twice(talk.twice(), 0)
+    few_lost(talk.lost(), LOST_OF_A_FLOW_MAX, PPS)
 
 
 @pytest.mark.parametrize("cloud", [SPREAD, SPREAD_IPV6], ids=str, indirect=True)

@@ -105,6 +105,12 @@ def unmove(host: Host, uplink: Uplink) -> None:
         host.ovs.run("ovs-appctl", "bond/set-active-member", "bond0", uplink.name)
 
 
+def restart(host: Host, _uplink: Uplink) -> None:
+    """The service is killed, and another one starts."""
+    host.service.kill()
+    host.start_service()
+
+
 def macs(host: Host) -> list[str]:
     """The MAC addresses of the endpoints of a host."""
     ports = [port for port in ("tep0", "tep1") if port in host.ovs.vsctl("list-ports", EXTERNAL)]
@@ -114,5 +120,6 @@ def macs(host: Host) -> list[str]:
 
 FAILS, RETURNS = Event("an uplink fails", fail, nothing), Event("it returns", back, nothing)
 MOVES = Event("an endpoint moves", move, unmove)
+RESTARTS = Event("the service restarts", restart, nothing)
 FAILURE = (FAILS, RETURNS)
-ALL = (*FAILURE, MOVES)
+ALL = (*FAILURE, MOVES, RESTARTS)
