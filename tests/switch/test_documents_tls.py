@@ -19,6 +19,7 @@ from tests.switch.following import filled, names, typed
 from tests.switch.service import Service
 from tests.switch.test_delivery import check_everything, settled_homes
 from tests.switch.waiting import wait_until
+from tests.unit.dashboards.recorded import Prometheus
 
 # As ovs-ctl starts it: what `ovs-vsctl set-ssl` and a manager say is done.
 FROM_THE_DATABASE = [
@@ -91,7 +92,8 @@ def test_a_bridge_of_another_host_over_tls(
     scrape = filled(block("tls-prometheus"), places)
     config.write_text(f"global: {{scrape_interval: 500ms}}\n{scrape}\n")
     target = f"127.0.0.1:{METRICS_PORT}"
-    with prometheus.running(config, target, tmp_path) as reader:
+    with prometheus.running(config, tmp_path) as port:
+        reader = Prometheus(port)
         asked = f'ovslbt_build_info{{instance="{target}"}}'
         wait_until(lambda: reader.get("query", query=asked)["result"], "Prometheus reads metrics")
     own.do("detach", bed.bridge)

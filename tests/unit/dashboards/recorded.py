@@ -1,4 +1,4 @@
-"""A Prometheus that scrapes nothing: it answers from series that were recorded before."""
+"""Asks Prometheus; and one that scrapes nothing, but answers from series that were recorded before."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.switch.prometheus import ready
-from tests.switch.service import free_tcp_port
+from tests.switch.prometheus import running
 from tests.unit.dashboards.simulated import Recorded
 
 # The series of a target end with the target. A recording cannot say so: a sample is valid no longer
@@ -75,12 +74,8 @@ def store(series: Recorded, directory: Path) -> None:
 @contextlib.contextmanager
 def answering(directory: Path) -> Iterator[Prometheus]:
     """A Prometheus of the blocks in this directory."""
-    config, port = directory / "prometheus.yml", free_tcp_port()
+    config = directory / "prometheus.yml"
     config.write_text("{}\n")
-    command = [
-        *("prometheus", f"--config.file={config}", f"--storage.tsdb.path={directory}/data"),
-        *("--storage.tsdb.retention.time=100y", f"--query.lookback-delta={LOOKBACK_S}s"),
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with ready(command, f"127.0.0.1:{port}", directory / "log"):
+    options = "--storage.tsdb.retention.time=100y", f"--query.lookback-delta={LOOKBACK_S}s"
+    with running(config, directory, *options) as port:
         yield Prometheus(port)

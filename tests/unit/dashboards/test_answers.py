@@ -116,6 +116,16 @@ def test_every_query_has_data_in_some_view() -> None:
     assert {str(query) for query in (*QUERIES, *VALUE_QUERIES)} == answered
 
 
+def test_answers_have_the_labels_by_which_panels_show_them() -> None:
+    """No recorded path fault is one of large frames, whose series alone has the label `mtu`."""
+    found: dict[str, set[str]] = {"bridge: Lost between uplinks A": {"mtu"}}
+    for view in VIEWS.values():
+        for dashboard, places in view.items():
+            for name, _, labels in (place.partition(" (") for place in places):
+                found.setdefault(f"{dashboard}: {name}", set()).update(re.findall(r"\w+", labels))
+    assert not [query for query in QUERIES if not query.shown <= found[str(query)]]
+
+
 def test_every_series_has_numbers() -> None:
     """Of values that are not a number, Grafana draws an empty graph with a legend."""
     for view in VIEWS.values():

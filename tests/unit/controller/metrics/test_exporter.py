@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 
+import pytest
+from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 
 from controller.api.events import UNSUPPORTED, PortCounters
@@ -107,6 +110,14 @@ def test_every_family_has_our_prefix_and_a_help_text() -> None:
         "inbound_follow_seconds",
     }
     assert all(f.name.startswith("ovslbt_") and f.documentation.endswith(".") for f in collected)
+
+
+@pytest.mark.system
+def test_prometheus_finds_nothing_wrong_with_names_and_help_texts() -> None:
+    page = generate_latest(exporter(BR0)._registry)
+    command = ["promtool", "check", "metrics"]
+    checked = subprocess.run(command, input=page, capture_output=True, timeout=60)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
 
 
 def test_samples_have_the_values_of_the_status_in_bytes_seconds_and_ratios() -> None:
