@@ -1,21 +1,22 @@
-"""Connections stay where they are: through a failure of another uplink, and through ours."""
+"""Connections that a hash spreads: an uplink fails and returns, and nothing is heard twice.
+
+That other connections stay, also without the service: test_hashing.py. Shares, delays and restarts:
+tests/unit/controller/teaming/test_buckets.py.
+"""
 
 from __future__ import annotations
 
-import math
-import re
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
 from tests.switch import frames, judging
-from tests.switch.bed import LACP, PLAIN, STATIC_LAG, Bed, BedSpec, Uplink, on_beds
+from tests.switch.bed import LACP, PLAIN, STATIC_LAG, Bed, BedSpec, on_beds
 from tests.switch.judging import few_lost, few_twice, judges_time
 from tests.switch.sendings import Sending, fire, udp
 from tests.switch.service import Service
-from tests.switch.waiting import holds, wait_until
+from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
 
 BEDS = [BedSpec(PLAIN, 3, (None, 10))]
@@ -28,11 +29,6 @@ IPS = [
     (("10.77.1.2", "198.51.100.1"), ("fd77::2", "2001:db8::1")),
 ]
 FAILBACK_DELAY_S = 3
-# What returns too soon does so at once.
-WATCHED_BEFORE_RETURN_S = 0.5
-# After a start, the service reads what there is, and decides for the first time.
-WATCHED_AFTER_START_S = 1.5
-DEVIATIONS_MAX = 5
 STREAM_PPS = 100
 # Every so manieth connection.
 STREAMED_OF = 10
@@ -44,12 +40,8 @@ TWICE_AT_FAILURE_MAX = 2
 # Without the service the switch opens the one way and closes the other in its cache flow by flow.
 TWICE_AT_RETURN_MAX = 20
 
-on_plain_uplinks = on_beds(*BEDS)
 # What fails on a LAG is elsewhere in test_presets and test_delivery.
-beds = BEDS + (LAGS if judging.benching else [])
-on_plain_uplinks_and_lags = on_beds(*beds)
-both_static_and_dynamic = pytest.mark.parametrize("preset", ["address-hash", "dynamic"])
-any_of_both = pytest.mark.parametrize("preset", ["dynamic"])
+on_plain_uplinks_and_lags = on_beds(*BEDS, *(LAGS if judging.benching else []))
 
 LOST = "lost"
 Ways = Mapping[str, str]
@@ -70,8 +62,8 @@ def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
 
 
 @pytest.fixture
-def flows(team: Bed, service: Service, preset: str) -> Sequence[Sending]:
-    """Connections of two VMs, spread by the policy."""
+def flows(team: Bed, service: Service) -> Sequence[Sending]:
+    """Connections of two VMs, spread over all uplinks."""
     made = [
         udp(team, vm, IPS[number][i % 2], 20000 + i)
         for number, vm in enumerate(team.vms)
@@ -80,74 +72,15 @@ def flows(team: Bed, service: Service, preset: str) -> Sequence[Sending]:
     # To unknown addresses, frames would be flooded.
     team.introduce(team.hosts[0].mac)
     names = {u.name for u in team.uplinks}
-    # The policy of the test before may spread them as well, otherwise.
-    service.do("set", "bridge", team.bridge, "policy=originating-port")
     wait_until(lambda: set(ways(team, made).values()) < names, "connections by their VM's uplink")
-    service.do("set", "bridge", team.bridge, f"policy={preset}")
+    service.do("set", "bridge", team.bridge, "policy=dynamic")
     wait_until(lambda: set(ways(team, made).values()) == names, "connections by every uplink")
     team.settled()
     return made
 
 
-@on_plain_uplinks
-@both_static_and_dynamic
-def test_a_failure_moves_the_connections_of_that_uplink_and_no_other(
-    team: Bed, service: Service, flows: Sequence[Sending]
-) -> None:
-    bed, (failing, *live) = team, team.uplinks
-    usual = ways(bed, flows)
-    by_capacity(usual, dict(zip([u.name for u in bed.uplinks], CAPACITIES_MBPS, strict=True)))
-    with bed.cable_pulled(failing):
-        failed_over = without(bed, flows, usual, failing.name)
-        heirs = {name: failed_over[name] for name, by in usual.items() if by == failing.name}
-        by_capacity(heirs, {u.name: CAPACITIES_MBPS[1 + i] for i, u in enumerate(live)})
-        wait_until(lambda: demoted(bed, failing), "the switch is told to stay with the others")
-        due_s = time.monotonic() + FAILBACK_DELAY_S
-    holds(
-        # What a busy machine has looked at later may have returned in time.
-        lambda: ways(bed, flows) == failed_over or time.monotonic() > due_s,
-        "no connection returns before the delay is over",
-        WATCHED_BEFORE_RETURN_S,
-    )
-    wait_until(lambda: ways(bed, flows) == usual, "all connections are back")
-
-
-@on_plain_uplinks
-@both_static_and_dynamic
-def test_a_restart_of_the_service_moves_nothing(
-    team: Bed, service: Service, flows: Sequence[Sending]
-) -> None:
-    bed, failing = team, team.uplinks[2]
-    usual, groups = ways(bed, flows), bed.ofctl("dump-groups")
-    with service.dead():
-        assert ways(bed, flows) == usual
-    stay(bed, flows, usual)
-    assert bed.ofctl("dump-groups") == groups
-    with bed.cable_pulled(failing):
-        failed_over = without(bed, flows, usual, failing.name)
-        with service.dead():
-            assert ways(bed, flows) == failed_over
-        stay(bed, flows, failed_over)
-    wait_until(lambda: ways(bed, flows) == usual, "all connections are back")
-
-
-@on_plain_uplinks
-@any_of_both
-def test_without_the_service_the_switch_does_the_same(
-    team: Bed, service: Service, flows: Sequence[Sending]
-) -> None:
-    bed, failing = team, team.uplinks[1]
-    usual = ways(bed, flows)
-    with service.dead():
-        with bed.cable_pulled(failing):
-            without(bed, flows, usual, failing.name)
-        wait_until(lambda: ways(bed, flows) == usual, "all connections are back")
-    stay(bed, flows, usual)
-
-
 @judges_time
 @on_plain_uplinks_and_lags
-@any_of_both
 def test_nothing_is_heard_twice_while_connections_move(
     team: Bed, service: Service, flows: Sequence[Sending]
 ) -> None:
@@ -244,26 +177,3 @@ def without(bed: Bed, flows: Sequence[Sending], usual: Ways, down: str) -> Ways:
     found = wait_until(failed_over, f"nothing by {down}")
     assert found is not None
     return found
-
-
-def demoted(bed: Bed, uplink: Uplink) -> bool:
-    """Whether no group prefers an uplink: the switch uses it at once when its link returns."""
-    ofport = bed.ovs.vsctl("get", "interface", uplink.name, "ofport")
-    preferred = re.findall(
-        r"type=ff,bucket=watch_port:(\d+),actions=set_field", bed.ofctl("dump-groups")
-    )
-    return bool(preferred) and ofport not in preferred
-
-
-def stay(bed: Bed, flows: Sequence[Sending], usual: Ways) -> None:
-    holds(lambda: ways(bed, flows) == usual, "the connections' uplinks", WATCHED_AFTER_START_S)
-
-
-def by_capacity(placed: Ways, capacities_mbps: Mapping[str, int]) -> None:
-    """Assert that connections are spread by the capacity of uplinks, as a hash spreads them."""
-    counts, total = Counter(placed.values()), sum(capacities_mbps.values())
-    for name, capacity_mbps in capacities_mbps.items():
-        share = capacity_mbps / total
-        mean = len(placed) * share
-        off = DEVIATIONS_MAX * math.sqrt(mean * (1 - share))
-        assert abs(counts[name] - mean) <= off, f"{name}: {counts}, expected {mean:.0f}±{off:.0f}"
