@@ -60,7 +60,7 @@ NOT_RUN = {
     'NAME    = "production"': "a template for OpenNebula",
     "ovs_extra set bridge ${IFACE} external_ids:ovs-lbt-policy=load-based"
     " external_ids:ovs-lbt-threshold=60": "a line of a file for ifupdown2: test_proxmox.py",
-    "ovs-lbt plan --endpoints": "tests/switch/test_endpoints.py, test_ovn_tunnels.py",
+    "ovs-lbt plan --endpoints": "tests/switch/test_ovn_tunnels.py",
     "make demo                                 # moves on a private Open vSwitch: 4 minutes": HOURS,
     "mn --custom topologies/mixed_speed.py --topo mixed_speed,vms=6": "tests/mininet/test_layouts.py",
     ".venv/bin/python -m topologies.examples.compare_two_uplinks two_uplinks.png": "tests/mininet/test_examples.py",
