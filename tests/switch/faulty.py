@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-import socket
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,11 +20,9 @@ framework: Any = importlib.import_module("controller.openflow.framework")
 from controller import cli  # noqa: E402
 from controller.api.events import PortStatsRead, Request  # noqa: E402
 from controller.engine import Engine  # noqa: E402
-from controller.host import forwarding, journal, qdisc  # noqa: E402
-from controller.host.control import Server  # noqa: E402
-from controller.metrics import exporter  # noqa: E402
-from controller.openflow import commands, connections, messages, side_connection  # noqa: E402
-from controller.ovsdb import database, records  # noqa: E402
+from controller.host import forwarding  # noqa: E402
+from controller.openflow import commands, connections, messages  # noqa: E402
+from controller.ovsdb import database  # noqa: E402
 
 
 def fails(*_: object, **__: object) -> Any:
@@ -64,20 +60,6 @@ def _poll() -> None:
     Engine.handle = sometimes(Engine.handle, poll)  # type: ignore[method-assign]
 
 
-def _commands() -> None:
-    Server._take = fails  # type: ignore[method-assign]
-
-
-def _replica() -> None:
-    records._bridge = sometimes(
-        records._bridge, lambda row, *_: "ovs-lbt-policy" in row.external_ids
-    )
-
-
-def _writes() -> None:
-    database.Database._commit = fails  # type: ignore[method-assign]
-
-
 def _one_write() -> None:
     database.Database._command = fails  # type: ignore[method-assign]
 
@@ -97,20 +79,6 @@ def _handshake() -> None:
 
 def _dial() -> None:
     connections.Dialers.dial = fails  # type: ignore[method-assign]
-
-
-def _listener() -> None:
-    listens = socket.create_server
-
-    class Listener:
-        """Takes no call at first."""
-
-        def __init__(self, *arguments: Any, **more: Any) -> None:
-            self._socket = listens(*arguments, **more)
-            self.setsockopt = self._socket.setsockopt
-            self.accept = sometimes(self._socket.accept, first(2))
-
-    socket.create_server = Listener  # type: ignore[assignment]
 
 
 def _echoes() -> None:
@@ -140,58 +108,22 @@ def _encoder() -> None:
     commands.apply_changes = sometimes(made, adds)
 
 
-def _port_flags() -> None:
-    side_connection.set_port_flags = fails
-
-
 def _forwarding() -> None:
     forwarding._fdb = fails
-
-
-def _shaping() -> None:
-    qdisc.Qdiscs._device = fails  # type: ignore[method-assign]
-
-
-def _history() -> None:
-    journal.answer = sometimes(journal.answer, first(1))
-
-
-def _metrics() -> None:
-    exporter._families = sometimes(exporter._families, first(1))
-
-
-def _library() -> None:
-    handle = Engine.handle
-
-    def handled(engine: Engine, event: Any, now_s: float) -> Any:
-        if is_attach(engine, event):
-            threading.Thread(target=fails, name="a library's", daemon=True).start()
-        return handle(engine, event, now_s)
-
-    Engine.handle = handled  # type: ignore[assignment, method-assign]
 
 
 FAULTS = {
     "engine": _engine,
     "poll": _poll,
-    "commands": _commands,
-    "replica": _replica,
-    "writes": _writes,
     "one-write": _one_write,
     "handler": _handler,
     "reply": _reply,
     "handshake": _handshake,
     "line": _dial,
-    "listener": _listener,
     "echoes": _echoes,
     "sender": _sender,
     "encoder": _encoder,
-    "port-flags": _port_flags,
     "forwarding": _forwarding,
-    "shaping": _shaping,
-    "history": _history,
-    "metrics": _metrics,
-    "library": _library,
 }
 
 if __name__ == "__main__":
