@@ -1,6 +1,6 @@
 """Plants faults in copies of this checkout, and tells which tests catch them.
 
-    python -m tests.planted draw --seed 45 --count 30 > LIST
+    python -m tests.planted draw --seed 54 --count 80 > LIST
     python -m tests.planted run LIST --results new.json
     python -m tests.planted reach LIST --results new.json --out reached.json
     python -m tests.planted run LIST --results new.json --reached reached.json
