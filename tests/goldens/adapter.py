@@ -58,11 +58,8 @@ from controller.host import client, journal
 from controller.metrics.exporter import Exporter
 from controller.text.drawing import plain
 from controller.text.wording import Refused
-from policies.presets import PRESETS
 from tests.goldens.rendering import brief, indented, told
 from tests.unit.fake_switch import FakeSwitch, World
-
-__all__ = ["PRESETS", "Here", "in_words", "row_of"]
 
 EPOCH_S = 1_800_000_000.0
 MOST_EVENTS = 30_000

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 PYTEST = ".venv/bin/python -m pytest -q"
-RYU_PACKAGES = "OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python"
 
 
 @dataclass(frozen=True, slots=True)
