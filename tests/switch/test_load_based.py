@@ -31,8 +31,6 @@ DECIDES_WITHIN_S = 3 * WINDOW_S
 # Whoever moves again does so a window, a poll and the lag of flow counters later: 3.2 s.
 QUIET_S = 4.4
 IDLE_RATIO = 0.02
-# Flows are counted once before nobody looks at them for longer than a window.
-COUNTED_S, LATE_S = 0.6, 3.0
 
 BEDS = [
     BedSpec(team, 2, (None,) * 4, (None,), mtu_bytes=FRAME_BYTES_MAX)
@@ -119,26 +117,6 @@ def test_two_moves_balance_four_equal_loads(
     assert sorted(Counter(bindings[vm.port] for vm in bed.vms).values()) == [2, 2]
     moved = [p for p in service.show_json(bed.bridge)["ports"] if p["reason"] == "threshold"]
     assert len(moved) == 2
-
-
-@on_plain_uplinks
-def test_what_does_not_fit_stays_while_the_switch_counts_its_flows_late(
-    collided: Bed, service: Service
-) -> None:
-    bed = collided
-    uplink = bed.uplinks[1]
-    bed.set("interface", uplink.name, capacity_mbps=30)
-    wait_until(lambda: service.uplink(bed, uplink)["capacity_bps"] == 30e6, "it decides by that")
-    moves = Moves(bed, service)
-    with traffic(bed, [*[Load(0, 21)] * 2, *[Load(1, 21)] * 2]):
-        time.sleep(COUNTED_S)
-        bed.ovs.run("ovs-appctl", "revalidator/pause")
-        try:
-            time.sleep(LATE_S)
-        finally:
-            bed.ovs.run("ovs-appctl", "revalidator/resume")
-        wait_until(lambda: utilization(bed, service) > 0.75, "the first uplink is above 75 %")
-        moves.stay_at(0)
 
 
 @on_plain_uplinks
