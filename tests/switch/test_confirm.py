@@ -228,23 +228,6 @@ def test_a_detach_is_undone_and_nothing_is_lost(bed: Bed, own: Service) -> None:
     own.do("detach", bed.bridge)
 
 
-def test_a_change_of_settings_is_undone(bed: Bed, own: Service) -> None:
-    """A key that was not there before goes, and one that was there has its value again."""
-    own.attach(bed, "--policy", "originating-port")
-    own.do("set", "bridge", bed.bridge, "threshold=70")
-    before = bed.ovs.vsctl("get", "bridge", bed.bridge, "external_ids")
-    words = ["policy=explicit", "failback-delay-s=9", "threshold=60"]
-    change = change_and_kill_both(own, bed, "set bridge", bed.bridge, *words)
-    changed = change.changed["records"][0]
-    assert "ovs-lbt-policy=explicit" in changed and 'ovs-lbt-failback-delay-s="9"' in changed
-    reverted(own, bed)
-    assert bed.ovs.vsctl("get", "bridge", bed.bridge, "external_ids") == before
-    own.start()
-    own.wait_ready(bed)
-    assert own.show_json(bed.bridge)["policy"] == "originating-port"
-    own.do("detach", bed.bridge)
-
-
 @on_beds(ON_PLAIN)
 def test_two_links_never_become_a_loop(bed: Bed, own: Service) -> None:
     """Standalone before, with one link: restored alone if that is still so when the time has passed."""
@@ -340,17 +323,6 @@ def all_killed(own: Service) -> Iterator[None]:
     yield
 
 
-def test_after_a_boot_the_service_reverts(bed: Bed, own: Service) -> None:
-    """Neither a timer nor a process survives that: the database says what waits."""
-    before = state(bed)
-    with attached_meanwhile(own, bed, lambda: all_killed(own)) as until_s:
-        wait_until(lambda: time.time() > until_s + 2, "its time has passed")
-        assert waiting(bed)
-    own.start()
-    reverted(own, bed)
-    comes_to(bed, before)
-
-
 def test_an_attempt_ends_though_who_began_it_was_killed(bed: Bed, own: Service) -> None:
     """Nobody reads what it says then. One that stayed would lead, and the service stand by for ever."""
     before = state(bed)
@@ -394,21 +366,6 @@ def is_agent(own: Service, pid: int) -> bool:
 
 
 # ---- confirmed, or too late ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dead", [False, True], ids=["service alive", "service killed"])
-def test_what_is_confirmed_stays(bed: Bed, own: Service, dead: bool) -> None:
-    until_s = attach_and_confirm(own, bed, dead)
-    installed = state(bed)
-    wait_until(lambda: time.time() > until_s + 4, "its time has long passed")
-    assert state(bed)["flows"] == installed["flows"]
-    assert "ovs-lbt-policy" in bed.ovs.vsctl("get", "bridge", bed.bridge, "external_ids")
-    # A VM port may have moved since.
-    told = own.do("history", bed.bridge, "--last", "20").splitlines()
-    ends = [line for line in told if " confirmed: " in line or " reverted: " in line]
-    assert "confirmed: attach confirmed" in ends[-1], told
-    own.start()
-    own.do("detach", bed.bridge)
 
 
 def attach_and_confirm(own: Service, bed: Bed, dead: bool, within: Sequence[str] = ()) -> float:
