@@ -36,7 +36,6 @@ LOST_ON_PLAIN_UPLINKS_MS = 20
 # nothing: elsewhere the best of some counts.
 ROUNDS_ON_PLAIN_UPLINKS, ROUNDS_IN_BENCH = 3, 15
 FOREIGN_COOKIE = 0xF0E1
-GROUP_OF_OURS = 0x6C000001
 NOBODY = 65534
 
 
@@ -213,34 +212,6 @@ def test_detach_takes_the_keys_away_where_no_switch_runs() -> None:
         assert "the switch is not connected, so only the configuration was removed" in found
         assert "ovs-lbt" not in ovs.vsctl("get", "bridge", "br0", "external_ids")
         ovs.vsctl("--no-wait", "del-br", "br0")
-
-
-# ---- nobody harmed ----------------------------------------------------------------------
-
-
-@on_a_bond
-@pytest.mark.parametrize(
-    ("command", "added", "deleted", "found"),
-    [
-        ("group", f"group_id={GROUP_OF_OURS},type=all", f"group_id={GROUP_OF_OURS}", "groups"),
-        ("flow", "in_port=LOCAL,actions=NORMAL", "in_port=LOCAL", "flows table=0,priority=32768"),
-        ("flow", "table=9,priority=0,actions=drop", "table=9", "flows table=9,priority=0"),
-    ],
-    ids=["groups", "flows before ours", "flows in our tables"],
-)
-def test_what_others_have_in_our_place_is_named(
-    bed: Bed, service: Service, command: str, added: str, deleted: str, found: str
-) -> None:
-    bed.ofctl(f"add-{command}", added)
-    before = state(bed)
-    try:
-        told = refused(service, "attach", bed.bridge)
-        assert says(told, f"bridge {bed.bridge}: other programs have {found}", "; remove all "), (
-            told
-        )
-        assert state(bed) == before
-    finally:
-        bed.ofctl(f"del-{command}s", deleted)
 
 
 # ---- who may not, and what cannot ----------------------------------------------------------

@@ -124,30 +124,6 @@ def test_a_vm_that_gets_a_new_port_without_the_service(attached: Bed, service: S
 
 
 @on_beds(*BEDS[:1])
-def test_flags_come_and_go_with_the_pipeline(attached: Bed, service: Service) -> None:
-    bed = attached
-    uplinks, stations = {u.name for u in bed.uplinks}, {s.port for s in bed.stations}
-    wait_until(lambda: bed.not_flooded() == stations, "all VM ports have the flag")
-    with bed.another_vm() as vm:
-        wait_until(lambda: vm.port in bed.not_flooded(), "a new VM port is not flooded to")
-    service.do("detach", bed.bridge)
-    wait_until(lambda: bed.not_flooded() == set(), "no port has it any more")
-    with service.dead():
-        service.ovs.run("ovs-ofctl", "mod-port", bed.bridge, bed.vms[0].port, "no-flood")
-    service.attach(bed, "--policy", "originating-port")
-    assert bed.not_flooded() & uplinks == set()
-    service.do("set", "bridge", bed.bridge, "mode=observe")
-    before = {bed.vms[0].port}
-    wait_until(lambda: bed.not_flooded() == before, "on NORMAL, flags are as they were before")
-    service.do("set", "bridge", bed.bridge, "mode=enforce")
-    wait_until(lambda: len(bed.not_flooded()) == len(bed.stations), "by our pipeline again")
-    with service.dead():
-        service.do("detach", bed.bridge)
-        assert bed.not_flooded() == before
-    service.attach(bed)
-
-
-@on_beds(*BEDS[:1])
 def test_on_a_bond_that_is_an_access_port_too(attached: Bed, service: Service) -> None:
     """Frames have a tag in our pipeline that NORMAL does not take from such a bond."""
     bed = attached
