@@ -28,7 +28,6 @@ ON_PLAIN = BedSpec(PLAIN, 2, (None, None))
 BEDS = [*BONDS, ON_PLAIN]
 on_every_bed = on_beds(*BEDS)
 on_a_bond = on_beds(*BEDS[:1])
-on_plain_uplinks = on_beds(*BEDS[3:])
 
 FLOW_PPS = 1000
 LOST_ON_PLAIN_UPLINKS_MS = 20
@@ -174,21 +173,6 @@ def test_detach_leaves_the_bridge_as_it_was(bed: Bed, service: Service, way: str
             service.kill()
         service.do("detach", bed.bridge)
         assert state(bed) == before
-
-
-@on_plain_uplinks
-def test_a_standalone_bridge_is_secure_while_attached_and_standalone_again(
-    in_use: Bed, service: Service
-) -> None:
-    bed = in_use
-    before = state(bed)
-    service.do("attach", bed.bridge, *bed.uplink_options)
-    assert bed.fail_mode() == "secure"
-    assert any("actions=NORMAL" not in flow for flow in state(bed)["flows"])
-    service.kill()
-    service.do("detach", bed.bridge)
-    assert state(bed) == before
-    assert bed.fail_mode() == ""
 
 
 @on_a_bond
