@@ -201,38 +201,9 @@ def test_a_bridge_with_bonds_to_two_networks_is_refused_and_left_as_it_is(
         tor.ovs.vsctl("del-br", other)
 
 
-def test_an_uplink_s_keys_outlive_its_record_and_without_a_device_it_is_reported(
-    own: Service, tor: Upstream
-) -> None:
+def test_an_uplink_without_a_device_is_reported(own: Service, tor: Upstream) -> None:
     with attached(own, tor, BALANCE_SLB) as bed:
         second = bed.uplinks[1]
-        own.do("set", "interface", second.name, "role=standby", "capacity-mbps=500")
-        wait_until(lambda: "uplink-keys" in ids(bed), "the keys are copied")
-        del_bond = ["del-port", bed.bridge, bed.bond]
-        members = [uplink.name for uplink in bed.uplinks]
-        add_bond = ["add-bond", bed.bridge, bed.bond, *members, "bond_mode=balance-slb"]
-
-        def is_standby() -> bool:
-            shown = own.uplink(bed, second)
-            return (shown["up"], shown["role"], shown["capacity_bps"]) == (True, "standby", 5e8)
-
-        for in_steps in (False, True):
-            if in_steps:
-                own.terminate()
-                bed.ovs.vsctl(*del_bond)
-                bed.ovs.vsctl(*add_bond)
-                own.start()
-            else:
-                bed.ovs.vsctl(*del_bond, "--", *add_bond)
-            wait_until(is_standby, "it is a standby again")
-            wait_until(
-                lambda: "role=standby" in ids(bed, "interface", second.name), "in the database"
-            )
-            assert second.name not in own.bindings(bed).values()
-        # Another program empties the run directory.
-        for file in (*bed.ovs.rundir.glob("ovs-lbt.*.ctl"), bed.ovs.rundir / "ovs-lbt.pid"):
-            file.unlink()
-        wait_until(lambda: own.command("show").returncode == 0, "the service is found again")
         run("ip", "link", "del", second.name)
         bed.restart_switch()
         own.wait_ready(bed)
@@ -245,7 +216,3 @@ def test_an_uplink_s_keys_outlive_its_record_and_without_a_device_it_is_reported
         )
         why = re.search(r"ovs-(vsctl get interface \S+ error)", told)
         assert why and "No such device" in bed.ovs.run(*f"ovs-{why[1]}".split())
-
-
-def ids(bed: Bed, table: str = "bridge", record: str = "") -> str:
-    return bed.ovs.vsctl("get", table, record or bed.bridge, "external_ids")
