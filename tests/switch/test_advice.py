@@ -30,7 +30,7 @@ from tests.switch.bed import BALANCE_SLB, LACP, PLAIN, Bed, BedSpec, Shot, Uplin
 from tests.switch.path_faults import blocked, faults, probes
 from tests.switch.service import Service
 from tests.switch.systemd import Machine
-from tests.switch.test_endpoints import ADDRESSES, Overlay
+from tests.switch.test_endpoints import ADDRESSES, tunnel
 from tests.switch.test_invalid_teams import (
     new_cable,
     renamed_member,
@@ -587,16 +587,13 @@ def vms_with_more_addresses(at: Stage) -> Generator[Case]:
     "operations/advice.of_endpoints: ovs-lbt plan --endpoints",
 )
 def tunnel_endpoints(at: Stage) -> Generator[Case]:
-    bed, overlay = at.bed, Overlay(at.bed)
+    bed = at.bed
 
     def attaching(*options: str) -> Asked:
         return at.asks("attach", at.br, *bed.uplink_options, *options)
 
     at.own.start()
-    overlay.build()
-    try:
-        overlay.add_tunnel(0)
-        port = overlay.ports[0]
+    with tunnel(bed, lambda: at.own.do("detach", at.br, "--purge")) as (inner, port, _):
         yield Case(
             attaching("--policy", "originating-port"),
             solved=lambda: at.own.port(bed, port).get("policy") == "adaptive",
@@ -609,14 +606,9 @@ def tunnel_endpoints(at: Stage) -> Generator[Case]:
         )
         at.own.do("detach", at.br, "--purge")
         ids = [f"ovn-encap-ip={','.join(ADDRESSES)}".replace(",", "\\,"), "ovn-encap-type=geneve"]
-        ids += [f"ovn-bridge={overlay.inner}"]
+        ids += [f"ovn-bridge={inner}"]
         at.vsctl("set", "open_vswitch", ".", *(f"external_ids:{one}" for one in ids))
         yield Case(attaching("--policy", "load-based"), shows=ADDRESSES[1])
-    finally:
-        for one in ("ovn-encap-ip", "ovn-encap-type", "ovn-bridge"):
-            at.vsctl("remove", "open_vswitch", ".", "external_ids", one)
-        at.own.do("detach", at.br, "--purge")
-        overlay.remove()
 
 
 @state(

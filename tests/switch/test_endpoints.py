@@ -5,7 +5,8 @@ How VMs are placed on them: test_ovn_tunnels.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,32 +22,36 @@ REMOTE = "198.18.0.9"
 pytestmark = on_beds(BedSpec(PLAIN, 2, (None,), (None,)))
 
 
-@pytest.fixture
-def overlay(bed: Bed, service: Service) -> Iterator[tuple[str, str, str]]:
-    """An integration bridge with a tunnel from the first of two internal ports of the bed's bridge."""
-    inner, first, second, tunnel = (f"{bed.prefix}{name}" for name in ("in", "t1", "t2", "g1"))
-    words = ["add-br", inner, "--", "set", "bridge", inner, datapath.SETTING]
+@contextlib.contextmanager
+def tunnel(bed: Bed, detach: Callable[[], object]) -> Iterator[tuple[str, str, str]]:
+    """An integration bridge with a tunnel from the first of two internal ports of the bed's bridge.
+
+    `detach`: undoes an attach when the block ends.
+    """
+    inner, first, second, name = (f"{bed.prefix}{end}" for end in ("in", "t1", "t2", "g1"))
+    made = ["add-br", inner, "--", "set", "bridge", inner, datapath.SETTING]
     for port in (first, second):
-        words += [
-            "--",
-            "add-port",
-            bed.bridge,
-            port,
-            "--",
-            "set",
-            "interface",
-            port,
-            "type=internal",
-        ]
-    words += ["--", "add-port", inner, tunnel, "--", "set", "interface", tunnel, "type=geneve"]
-    bed.ovs.vsctl(*words, f"options:local_ip={ADDRESSES[0]}", f"options:remote_ip={REMOTE}")
+        made += ["--", "add-port", bed.bridge, port, "--", "set", "interface", port]
+        made += ["type=internal"]
+    made += ["--", "add-port", inner, name, "--", "set", "interface", name, "type=geneve"]
+    bed.ovs.vsctl(*made, f"options:local_ip={ADDRESSES[0]}", f"options:remote_ip={REMOTE}")
     for port, address in zip((first, second), ADDRESSES, strict=True):
         run("ip", "addr", "add", f"{address}/24", "dev", port)
         run("ip", "link", "set", port, "up")
-    yield inner, first, second
-    service.do("detach", bed.bridge)
-    ports = [word for port in (first, second) for word in ("--", "del-port", port)]
-    bed.ovs.vsctl("del-br", inner, *ports)
+    try:
+        yield inner, first, second
+    finally:
+        for key in ("ovn-encap-ip", "ovn-encap-type", "ovn-bridge"):
+            bed.ovs.vsctl("remove", "open_vswitch", ".", "external_ids", key)
+        detach()
+        ports = [word for port in (first, second) for word in ("--", "del-port", port)]
+        bed.ovs.vsctl("del-br", inner, *ports)
+
+
+@pytest.fixture
+def overlay(bed: Bed, service: Service) -> Iterator[tuple[str, str, str]]:
+    with tunnel(bed, lambda: service.do("detach", bed.bridge)) as made:
+        yield made
 
 
 def endpoints(service: Service, bed: Bed) -> dict[str, Any]:
