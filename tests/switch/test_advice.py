@@ -539,10 +539,6 @@ def before_attach(at: Stage) -> Generator[Case]:
     yield Case(attach)
     at.own.do("detach", at.br, "--purge")
     vsctl("remove", "interface", at.first, "external_ids", "iface-id")
-    vsctl("set", "port", at.vm, "vlan_mode=dot1q-tunnel", "tag=10")
-    yield Case(attach)
-    at.own.do("detach", at.br)
-    vsctl("clear", "port", at.vm, "vlan_mode", "tag")
     at.bed.ovs.run("ovs-ofctl", "-O", "OpenFlow10", "mod-port", at.br, at.vm, "no-flood")
     with at.attached():
         yield Case(at.checks)

@@ -14,14 +14,15 @@ import pytest
 
 from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, on_beds
+from tests.switch.judging import at_most, judges_time
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
 
 PPS = 200
 WATCHED_S = 2.5
-# Frames that a busy machine may lose anyway: a tenth of a second.
-CHANCE = PPS // 10
+# More frames than the bond alone loses: those of a tenth of a second, and of a second on a busy machine.
+CHANCE, CHANCE_WHILE_BUSY = PPS // 10, PPS
 
 pytestmark = on_beds(BedSpec(BALANCE_SLB, 3, (None, None)))
 
@@ -74,6 +75,7 @@ def lost_by(bed: Bed, change: Callable[[Bed], None]) -> dict[str, int]:
         }
 
 
+@judges_time
 @pytest.mark.parametrize("change", [add_third, make_bond])
 @pytest.mark.parametrize("dead", [False, True], ids=["service-runs", "service-is-dead"])
 def test_members_change(
@@ -85,8 +87,9 @@ def test_members_change(
     with service.attached(bed, "--policy", "originating-port"):
         with service.dead() if dead else contextlib.nullcontext():
             lost = lost_by(bed, change)
-        worse = {what: (n, alone[what]) for what, n in lost.items() if n > alone[what] + CHANCE}
-        assert not worse, f"lost, and lost by the bond alone: {worse}"
+        print(f"lost: {lost}; by the bond alone: {alone}")
+        more = max(n - alone[what] for what, n in lost.items())
+        at_most("frames lost that the bond alone delivers", more, CHANCE, CHANCE_WHILE_BUSY)
         service.wait_ready(bed)
         # Also with the members that a service finds when it comes back.
         wait_until(lambda: max(lost_by(bed, lambda _: None).values()) <= CHANCE, "all is well")
