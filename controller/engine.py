@@ -39,7 +39,7 @@ class Engine:
         leads: bool = True,
         name: str = "",
         probe_key: bytes = b"",
-        listens_on: int | None = None,
+        listens_on: tuple[str, int] | None = None,
     ) -> None:
         self.fleet = Fleet(epoch_s, leads, probe_key=probe_key, listens_on=listens_on)
         self.jobs = Jobs(self.fleet)

@@ -116,7 +116,7 @@ class Service:
             leads=False,
             name=name,
             probe_key=os.urandom(PROBE_KEY_BYTES),
-            listens_on=options.listen[1] if options.listen else None,
+            listens_on=options.listen,
         )
         self._events = Inbox()
         self._connections: dict[str, Any] = {}

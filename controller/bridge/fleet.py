@@ -107,8 +107,8 @@ class Fleet:
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # The key from which the bridges' keys for path-check probes are derived.
     probe_key: bytes = field(default=b"", repr=False)
-    # The TCP port on which the service accepts bridges, which then have the service as a controller.
-    listens_on: int | None = None
+    # The address and TCP port on which the service accepts bridges, which have it as a controller.
+    listens_on: tuple[str, int] | None = None
     _lives: Iterator[int] = field(default_factory=itertools.count)
     lost_keys: LostKeys = field(default_factory=LostKeys)
     _marks: Marks = field(default_factory=Marks)

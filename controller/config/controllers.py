@@ -7,6 +7,8 @@ a loop. So `attach` sets `secure` for plain uplinks, and saves the previous mode
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from controller.config.rows import PREFIX, BridgeRow
 from controller.text.wording import quoted
@@ -16,6 +18,8 @@ SPOKEN = "OpenFlow13"
 SECURE = "secure"
 # The targets of controllers that Open vSwitch connects to. Other controllers connect to it.
 DIALED = ("tcp:", "ssl:")
+# Open vSwitch's port for targets without a port.
+DEFAULT_PORT = 6653
 
 
 def is_allowed(row: BridgeRow) -> bool:
@@ -47,11 +51,45 @@ def was_loosened(row: BridgeRow, on_bond: bool) -> bool:
     return is_loose and PREFIX + "before" in row.external_ids
 
 
-def hidden_flows(row: BridgeRow, on_bond: bool, listens_on: int | None) -> Iterator[str]:
+def is_ours(target: str, listens_on: tuple[str, int] | None) -> bool:
+    """Whether a bridge with this controller target connects to the service, which listens on an address.
+
+    If the service listens on all addresses, or if a host is not an IP address, only ports are compared.
+    """
+    if listens_on is None or not target.startswith(DIALED):
+        return False
+    try:
+        host, port = place_of(target)
+    except ValueError:
+        return False
+    if port != listens_on[1]:
+        return False
+    try:
+        here, there = ip_address(listens_on[0]), ip_address(host)
+    except ValueError:
+        return True
+    return here.is_unspecified or here == there
+
+
+def place_of(target: str) -> tuple[str, int]:
+    """Return the host and the port of a controller target to which Open vSwitch connects.
+
+    Raises:
+        ValueError: the target is not valid.
+    """
+    place = urlsplit(f"//{target.partition(':')[2]}")
+    if not place.hostname:
+        raise ValueError(f"{target} has no host")
+    return place.hostname, place.port or DEFAULT_PORT
+
+
+def hidden_flows(
+    row: BridgeRow, on_bond: bool, listens_on: tuple[str, int] | None
+) -> Iterator[str]:
     """Report hidden Open vSwitch flows that send frames to NORMAL before any program's flows match.
 
     On a bond, NORMAL does not flood to VM ports, because our flows do. On plain uplinks, NORMAL floods to
-    every uplink; `attach` has set the fail mode `secure` there. `listens_on`: the service's TCP port.
+    every uplink; `attach` has set the fail mode `secure` there. `listens_on`: as for `is_ours`.
     """
     bridge = quoted(row.name)
     if row.in_band:
@@ -61,7 +99,7 @@ def hidden_flows(row: BridgeRow, on_bond: bool, listens_on: int | None) -> Itera
         found = f"in-band control: ARP requests from the host {harm}"
         yield f"{found}; turn it off: ovs-vsctl set bridge {bridge} other_config:disable-in-band=true"
     # The service answers only bridges that are attached.
-    ours = any(target.endswith(f":{listens_on}") for target in row.controllers)
+    ours = any(is_ours(target, listens_on) for target in row.controllers)
     if on_bond and row.unanswered and not ours and row.fail_mode != SECURE:
         targets = ", ".join(target for target in row.controllers if target.startswith(DIALED))
         found = f"controller {targets} does not answer, so NORMAL forwards all frames (fail mode standalone)"

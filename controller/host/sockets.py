@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from controller.config.controllers import DEFAULT_PORT
 from controller.host import faults
 from controller.text.wording import Refused, in_words
 
@@ -25,7 +26,6 @@ CONNECT_TIMEOUT_S = 5.0
 DEFERRED_S, DEFERRED_MAX = 10, 512
 # The time between two attempts to bind an address.
 BIND_INTERVAL_S = 5.0
-DEFAULT_PORT = 6653
 # The options that name the TLS files.
 TLS_OPTIONS = "--private-key, --certificate and --ca-cert"
 READ_BYTES = 65536

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from controller.config import controllers
 from controller.config.rows import PREFIX, BridgeRow
@@ -195,11 +194,10 @@ class Call:
 
     def is_to(self, target: str) -> bool:
         """Whether `target`, from a controller record, is the address to which the switch connected."""
-        scheme, _, place = target.partition(":")
         with contextlib.suppress(OSError, ValueError):
-            named = urlsplit(f"//{place}")
-            if (scheme, named.port or sockets.DEFAULT_PORT) == (self.scheme, self.address[1]):
-                found = socket.getaddrinfo(named.hostname, None)
+            host, port = controllers.place_of(target)
+            if (target.partition(":")[0], port) == (self.scheme, self.address[1]):
+                found = socket.getaddrinfo(host, None)
                 return self.address[0] in {str(info[4][0]) for info in found}
         return False
 

@@ -247,11 +247,12 @@ def _configuration(about: About) -> Found:
 
 def _others(about: About) -> Found:
     """Report other programs that may write flows to the bridge, and bond members without an LACP partner."""
-    config = about.bridge.config
+    config, listens_on = about.bridge.config, about.fleet.listens_on
     if not config.observes_bond:
-        for text in controllers.hidden_flows(about.row, config.on_bond, about.fleet.listens_on):
+        for text in controllers.hidden_flows(about.row, config.on_bond, listens_on):
             yield Told.CHECK | Told.FIT, ERROR, "hidden-flows", text
-    if others := [target for target in about.row.controllers if not target.startswith(PASSIVE)]:
+    dialed = (target for target in about.row.controllers if not target.startswith(PASSIVE))
+    if others := [target for target in dialed if not controllers.is_ours(target, listens_on)]:
         found = f"another program controls this bridge (controller {', '.join(others)})"
         text = f"{found}; that program must not change ovs-lbt flows, or add flows that take precedence"
         yield Told.FIT, WARNING, "controller", text

@@ -202,3 +202,21 @@ def test_an_attached_bridge_tells_it_and_keeps_what_it_has() -> None:
     change(here, protocols=())
     here.connect()
     assert shown(here)["connected"] and shown(here)["not_done"] == []
+
+
+@pytest.mark.parametrize(
+    ("target", "listens_at"),
+    [
+        ("ssl:192.0.2.9:6653", {"192.0.2.9", "0.0.0.0", "lbt1"}),
+        ("tcp:192.0.2.9", {"192.0.2.9", "0.0.0.0", "lbt1"}),
+        ("tcp:lbt1:6653", {"192.0.2.9", "0.0.0.0", "lbt1"}),
+        ("tcp:[2001:db8::9]:6653", {"0.0.0.0", "lbt1"}),
+        *((other, set()) for other in ("tcp:192.0.2.9:6633", "ptcp:6653", "tcp:[", "tcp:")),
+    ],
+)
+def test_a_controller_is_the_service_if_address_and_port_are(
+    target: str, listens_at: set[str]
+) -> None:
+    for address in ("192.0.2.9", "0.0.0.0", "lbt1"):
+        assert controllers.is_ours(target, (address, 6653)) == (address in listens_at)
+    assert not controllers.is_ours(target, None)

@@ -315,14 +315,19 @@ def test_hidden_flows_for_a_controller_are_found_and_refused(
         assert advice in refusal(here.replies[here.asked])
 
 
-def test_a_bridge_that_dials_the_service_can_be_attached() -> None:
+@pytest.mark.parametrize("listens_at", ["192.0.2.9", "0.0.0.0", "192.0.2.8"])
+def test_a_bridge_that_dials_the_service_can_be_attached(listens_at: str) -> None:
     row = replace(without_us(host()), controllers=("ssl:192.0.2.9:6653",), unanswered=True)
     here = world(row).start()
-    here.engine.fleet.listens_on = 6653
-    assert "unfit" not in found(here, "br0")
+    here.engine.fleet.listens_on = listens_at, 6653
+    dials_another = listens_at == "192.0.2.8"
+    assert ("unfit" in found(here, "br0")) == dials_another
     here.ask("attach", "br0")
     here.run_for(10)
-    assert here.rows["br0"].attached
+    assert here.rows["br0"].attached != dials_another
+    if not dials_another:
+        here.write(replace(here.rows["br0"], unanswered=False))
+        assert found(here) == {}, "the service is no other program"
 
 
 def test_what_keeps_the_service_from_connecting_while_scripts_restore_flows() -> None:
