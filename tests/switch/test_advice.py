@@ -12,7 +12,10 @@ import json
 import os
 import re
 import shlex
+import socket
+import struct
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -57,6 +60,7 @@ BROADCASTS = 12
 # Two flows fill an uplink beyond the threshold, and one does not.
 FLOW_PPS, FRAME_BYTES, CAPACITY_MBPS = 100, 1250, 2
 PROMETHEUS = shlex.quote(str(ROOT / "dashboards/provisioning"))
+OPENFLOW_13, HELLO, ECHO_REQUEST, ECHO_REPLY, BARRIER_REQUEST = 4, 0, 2, 3, 20
 UNITS = r"systemctl (start|restart) (openvswitch-switch|ovs-lbt)"
 
 
@@ -553,6 +557,63 @@ def before_attach(at: Stage) -> Generator[Case]:
         at.bed.plug_cable(at.bed.uplinks[1])
 
 
+@state(ON_BOND, "operations/detach._forget: tc qdisc del dev UPLINK root")
+def queues_that_stay(at: Stage) -> Generator[Case]:
+    """A unit that somebody wrote leaves the service no right to change queues."""
+
+    def queued() -> int:
+        return run("tc", "qdisc", "show").count("qdisc htb")
+
+    with at.attached():
+        at.own.do("set", "interface", at.vm, "shares=100")
+        wait_until(lambda: queued() == 2, "uplinks have queues")
+        at.own.kill()
+        at.own.launcher = ["setpriv", "--bounding-set", "-net_admin"]
+        try:
+            at.own.start()
+            at.own.wait_ready(at.bed)
+            both = f"{at.first} root; tc qdisc del dev {at.second} root"
+            yield Case(at.asks("detach", at.br), {"UPLINK root": both}, solved=lambda: not queued())
+        finally:
+            at.own.kill()
+            at.own.launcher = []
+            at.vsctl("clear", "interface", at.vm, "external_ids")
+
+
+@state(ON_BOND, "operations/check._others: ovs-vsctl del-controller {}")
+def another_controller(at: Stage) -> Generator[Case]:
+    with at.attached(), answering_controller() as target:
+        own_way = ("--", "set", "controller", at.br, "connection-mode=out-of-band")
+        at.vsctl("set-controller", at.br, target, *own_way)
+        at.own.wait_ready(at.bed)
+        yield Case(at.checks)
+
+
+@contextlib.contextmanager
+def answering_controller() -> Iterator[str]:
+    """A program that controls nothing, but answers; its target."""
+    head = struct.Struct("!BBHI")
+
+    def answers(switch: socket.socket) -> None:
+        switch.sendall(head.pack(OPENFLOW_13, HELLO, head.size, 0))
+        # Open vSwitch takes only one that has sent more than a greeting for a controller.
+        switch.sendall(head.pack(OPENFLOW_13, BARRIER_REQUEST, head.size, 1))
+        with switch.makefile("rb") as said:
+            while first := said.read(head.size):
+                _, kind, length, number = head.unpack(first)
+                rest = said.read(length - head.size)
+                if kind == ECHO_REQUEST:
+                    switch.sendall(head.pack(OPENFLOW_13, ECHO_REPLY, length, number) + rest)
+
+    def serve() -> None:
+        with contextlib.suppress(OSError), listener.accept()[0] as switch:
+            answers(switch)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"tcp:127.0.0.1:{listener.getsockname()[1]}"
+
+
 @state(
     ON_BOND,
     "operations/advice.dropped: ovs-vsctl set interface {} external_ids:{FORGES}=accept",
@@ -678,6 +739,27 @@ def a_full_uplink(at: Stage) -> Generator[Case]:
         yield Case(found, solved=spread)
         at.own.place(bed, 0, 0)
         yield Case(at.asks("plan", at.br), solved=spread)
+
+
+@state(ON_PLAIN, "operations/explain._outlook: ovs-lbt move {} UPLINK")
+def one_in_cooldown(at: Stage) -> Generator[Case]:
+    bed, (host,) = at.bed, at.bed.hosts
+    flows = [(vm.point, frames.udp(vm.mac, host.mac, frame_bytes=FRAME_BYTES)) for vm in bed.vms]
+
+    def moved() -> list[str]:
+        return [name for name, at_uplink in at.own.bindings(bed).items() if at_uplink == at.second]
+
+    def explained() -> Told:
+        """What is said of a VM that load has just moved."""
+        at.own.place(bed, 0, 0, 0)
+        with Stream(flows, FLOW_PPS):
+            (name,) = wait_until(moved, "load moves one of two VMs")
+        return at.asks("explain", name)()
+
+    with at.attached("--policy", "adaptive"):
+        for uplink in bed.uplinks:
+            at.own.do("set", "interface", uplink.name, f"capacity-mbps={CAPACITY_MBPS}")
+        yield Case(explained, {"UPLINK": at.first}, solved=lambda: not moved())
 
 
 @state(
@@ -895,6 +977,36 @@ def frames_that_are_dropped(at: Stage) -> Generator[Case]:
     at.vsctl("clear", "interface", at.vm, "external_ids")
 
 
+def tunnel(bed: Bed) -> None:
+    """One more uplink: VXLAN, whose devices have no speed, over a cable of its own."""
+    name, end = f"{bed.prefix}u8", bed._upstream_end(8)
+    cable, other = f"{bed.prefix}c8", f"{bed.prefix}d8"
+    addresses = ("192.0.2.1", "192.0.2.2")
+    run("ip", "link", "add", cable, "type", "veth", "peer", other, "netns", bed.tor.netns)
+    bed._links += [(name, None), (end.interface, bed.tor.netns), (cable, None)]
+    for at, device, below, (own, peer) in (
+        ([], name, cable, addresses),
+        (["-n", bed.tor.netns], end.interface, other, addresses[::-1]),
+    ):
+        lines = f"addr add {own}/30 dev {below}\nlink set {below} up\n"
+        lines += f"link add {device} type vxlan id 8 local {own} remote {peer} dstport 4789\n"
+        run("ip", *at, "-batch", "-", stdin=f"{lines}link set {device} up\n")
+    for device in (name, cable):
+        bed._silence(device)
+    bed.uplinks.append(Uplink(name, end))
+    bed.tor.ovs.vsctl("add-port", bed.upstream, end.interface)
+    bed.ovs.vsctl("add-port", bed.bridge, name)
+
+
+@state(ON_PLAIN, "text/show_view.guessed: ovs-lbt set interface {} capacity-mbps=MBPS")
+def an_uplink_of_unknown_speed(at: Stage) -> Generator[Case]:
+    with other_bed(at, ON_PLAIN) as bed:
+        tunnel(bed)
+        with at.attached():
+            yield Case(at.asks("show", at.br), {"MBPS": "1000"})
+            assert "guess" not in at.checks()[1]
+
+
 @state(
     ON_PLAIN,
     "text/wording.no_device: ovs-vsctl get interface {} error",
@@ -992,18 +1104,24 @@ def a_small_terminal(at: Stage) -> Generator[Case]:
 
 
 @contextlib.contextmanager
-def changed(at: Stage, spec: BedSpec, change: Callable[[Bed], object]) -> Iterator[Asked]:
-    """Another bed is attached, and then changed; what `show` says of it."""
+def other_bed(at: Stage, spec: BedSpec) -> Iterator[Bed]:
+    """Another bed is looked at in this block."""
     before = at.bed
     with Bed(at.own.ovs, at.tor, spec) as bed:
         at.use(bed)
         try:
-            with at.attached():
-                change(bed)
-                bed.introduce()
-                yield at.asks("show", at.br)
+            yield bed
         finally:
             at.use(before)
+
+
+@contextlib.contextmanager
+def changed(at: Stage, spec: BedSpec, change: Callable[[Bed], object]) -> Iterator[Asked]:
+    """Another bed is attached, and then changed; what `show` says of it."""
+    with other_bed(at, spec) as bed, at.attached():
+        change(bed)
+        bed.introduce()
+        yield at.asks("show", at.br)
 
 
 def third_card(bed: Bed) -> None:
