@@ -6,10 +6,12 @@ import json
 import re
 from typing import Any
 
+from tests.switch import frames
 from tests.switch.adopting import state
-from tests.switch.bed import BALANCE_SLB, PLAIN, STATIC_LAG, Bed, BedSpec, Station, on_beds
+from tests.switch.bed import BALANCE_SLB, PLAIN, STATIC_LAG, Bed, BedSpec, Station, on_beds, run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
+from tests.switch.wire import Point
 
 WELL, FOUND, UNKNOWN = 0, 1, 2
 ON_BOND = BedSpec(BALANCE_SLB, 2, (None, None))
@@ -135,6 +137,42 @@ def test_ports_that_are_isolated_upstream_are_not_proposed_as_a_lag(
     finally:
         for end in ends:
             bed.tor.ovs.vsctl("set", "port", end, "protected=false")
+
+
+@on_beds(ON_PLAIN)
+def test_an_uplink_that_speaks_with_the_address_of_local_is_found(
+    bed: Bed, service: Service
+) -> None:
+    """Upstream, the address is sometimes at that uplink and sometimes at the one that LOCAL uses."""
+    first, second = bed.uplinks
+    address, devices = "192.0.2.1/24", (first.name, bed.bridge)
+    (link,) = json.loads(run("ip", "-j", "link", "show", first.name))
+
+    def place_after(point: Point) -> str:
+        bed.fire([bed.shot(point, frames.broadcast, bed.local.mac, 0, 0, "a broadcast")])
+        bed.revalidated()
+        known = bed.tor.ovs.run("ovs-appctl", "fdb/show", bed.upstream)
+        (port,) = re.findall(rf"(\d+) +0 +{bed.local.mac}", known)
+        return str(port)
+
+    run("ip", "link", "set", first.name, "address", bed.local.mac)
+    run("ip", "address", "add", address, "dev", first.name)
+    try:
+        with service.attached(bed):
+            service.move(bed.local, second)
+            assert place_after(bed.local.point) != place_after(Point("the card", first.name))
+            wait_until(lambda: checked(service)[1].keys() == {"own-address"}, "it is found")
+            assert (
+                f"move the IP addresses to device {bed.bridge}"
+                in checked(service)[1]["own-address"]
+            )
+            run("ip", "address", "del", address, "dev", first.name)
+            run("ip", "address", "add", address, "dev", bed.bridge)
+            wait_until(lambda: not checked(service)[1], "it is solved")
+    finally:
+        for device in devices:
+            run("ip", "-4", "address", "flush", "dev", device)
+        run("ip", "link", "set", first.name, "address", link["address"])
 
 
 @on_beds(ON_PLAIN)
