@@ -32,7 +32,7 @@ IFUPDOWN = """\
 auto {bridge}
 allow-ovs {bridge}
 iface {bridge} inet {inet}
-{addresses}{gateway}    ovs_type OVSBridge
+{lines}    ovs_type OVSBridge
     ovs_ports {bond}
     ovs_extra set bridge ${{IFACE}} other-config:hwaddr={mac} external_ids:ovs-lbt-policy=load-based
 allow-{bridge} {bond}
@@ -55,14 +55,14 @@ network:
     {bridge}:
       interfaces: [{bond}]
       macaddress: "{mac}"
-{addresses}{gateway}      openvswitch: {{}}"""
+{addresses}{routes}      openvswitch: {{}}"""
 NETWORKMANAGER = """\
 --- NetworkManager
 {add} ovs-bridge conn.interface {bridge} con-name {bridge}
 {add} ovs-port conn.interface {bond} con-name {port} master {bridge} ovs-port.bond-mode {mode}{lacp}
 {members}{add} ovs-port conn.interface {bridge} con-name {bridge}-port master {bridge}
 {add} ovs-interface conn.interface {bridge} con-name {bridge}-if master {bridge}-port slave-type ovs-port \
-802-3-ethernet.cloned-mac-address {mac} {ipv4}
+802-3-ethernet.cloned-mac-address {mac} {ipv4} {ipv6}
 nmcli connection delete {old}"""
 NETWORKMANAGER_MEMBER = """\
 {add} ethernet conn.interface {member} con-name {bridge}-{member} master {port} slave-type ovs-port
@@ -168,10 +168,19 @@ def _told(stack: Stack) -> list[str]:
 
 def configuration(host: Host) -> str:
     """Return how to configure the bridge and its bond in ifupdown, netplan and NetworkManager."""
-    bond, bridge = host.bond, host.bridge
-    addresses = [address.partition(" ")[0] for address in host.own.addresses]
-    routes = [*host.own.routes, *host.own.routes6]
-    gateway = next((r.split()[2] for r in routes if r.startswith("default via ")), "")
+    bond, bridge, own = host.bond, host.bridge, host.own
+    # Router advertisements configure dynamic IPv6 addresses.
+    lasting = (a for a in own.addresses if ":" not in a or " valid_lft " not in a)
+    addresses = [address.partition(" ")[0] for address in lasting]
+    ipv4 = [address for address in addresses if ":" not in address]
+    ipv6 = [address for address in addresses if ":" in address]
+    gateway = _gateway(own.routes) if ipv4 else ""
+    gateway6 = _gateway(own.routes6) if ipv6 else ""
+    # ifupdown uses only one `address` of a stanza.
+    lines = [f"address {address}" for address in ipv4[:1]]
+    lines += [f"gateway {gateway}"] if gateway else []
+    lines += [f"up ip address add {address} dev {bridge}" for address in [*ipv4[1:], *ipv6]]
+    lines += [f"up ip route add default via {gateway6} dev {bridge}"] if gateway6 else []
     lacp = bond.mode == LACP
     words = {
         "bridge": bridge,
@@ -183,31 +192,42 @@ def configuration(host: Host) -> str:
     }
     ifupdown = IFUPDOWN.format(
         **words,
-        inet="static" if addresses else "manual",
-        addresses="".join(f"    address {address}\n" for address in addresses),
-        gateway=f"    gateway {gateway}\n" if gateway else "",
+        inet="static" if ipv4 else "manual",
+        lines="".join(f"    {line}\n" for line in lines),
         members=" ".join(bond.members),
         options=" ".join(bond.settings).replace("other_config:", "other-config:"),
     )
     listed = ", ".join(f'"{address}"' for address in addresses)
+    via = ", ".join(f'{{to: default, via: "{one}"}}' for one in (gateway, gateway6) if one)
     netplan = NETPLAN.format(
         **words,
         ethernets=", ".join(f"{member}: {{}}" for member in bond.members),
         members=", ".join(bond.members),
         lacp="{lacp: active}" if lacp else "{}",
         addresses=f"      addresses: [{listed}]\n" if addresses else "",
-        gateway=f'      routes: [{{to: default, via: "{gateway}"}}]\n' if gateway else "",
+        routes=f"      routes: [{via}]\n" if via else "",
     )
-    static = f"ipv4.method manual ipv4.addresses {','.join(a for a in addresses if ':' not in a)}"
-    static += f" ipv4.gateway {gateway}" if gateway and ":" not in gateway else ""
     members = (NETWORKMANAGER_MEMBER.format(**words, member=member) for member in bond.members)
     networkmanager = NETWORKMANAGER.format(
         **words,
         lacp=" ovs-port.lacp active" if lacp else "",
         members="".join(members),
-        ipv4=static if addresses else "ipv4.method disabled",
+        ipv4=_method("ipv4", ipv4, gateway, "disabled"),
+        ipv6=_method("ipv6", ipv6, gateway6, "auto"),
         old=quoted(bond.name),
     )
     return "\n".join(
         [KEPT, ifupdown, netplan, networkmanager, *([VLANS_STAY] if host.vlans else [])]
     )
+
+
+def _gateway(routes: tuple[str, ...]) -> str:
+    return next((route.split()[2] for route in routes if route.startswith("default via ")), "")
+
+
+def _method(family: str, addresses: list[str], gateway: str, otherwise: str) -> str:
+    """Return a NetworkManager method with its settings. `otherwise`: the method without addresses."""
+    if not addresses:
+        return f"{family}.method {otherwise}"
+    via = f" {family}.gateway {gateway}" if gateway else ""
+    return f"{family}.method manual {family}.addresses {','.join(addresses)}{via}"

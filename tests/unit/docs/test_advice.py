@@ -11,11 +11,14 @@ from tests.documents import ROOT
 from tests.switch.test_advice import LOOKS, STATES
 
 # Words that propose nothing, or are not run, and why.
+IFUPDOWN = "a line of a file for ifupdown, which runs it"
 NETWORK_MANAGER = (
     "the same bond as a configuration for NetworkManager, which would take over the devices of a machine"
     " that tests run on; `nmcli --offline` 1.42 accepts each line"
 )
 NOT_PROPOSED = {
+    "cli/bonds.configuration: ip address add {address} dev {bridge}": IFUPDOWN,
+    "cli/bonds.configuration: ip route add default via {gateway6} dev {bridge}": IFUPDOWN,
     "cli/bonds.configuration: nmcli connection add type": NETWORK_MANAGER,
     "cli/bonds: nmcli connection delete {old}": NETWORK_MANAGER,
     "replay/command._parser: ovs-lbt replay": "the name of a program, for its help",

@@ -290,3 +290,31 @@ def test_what_to_write_names_members_addresses_and_the_mac_address(data: dict[st
     assert parsed["bridges"]["br0"]["routes"] == [{"to": "default", "via": "192.0.2.1"}]
     assert f"bond_mode={mode}" in ifupdown
     assert f"ovs-port.bond-mode {mode}" in networkmanager
+
+
+def test_what_to_write_has_every_address_that_lasts() -> None:
+    host = moved()
+    host.own = Stack(
+        (
+            "192.0.2.10/24 scope global",
+            "192.0.2.11/24 scope global",
+            "2001:db8::7/64 nodad",
+            "2001:db8::8/64 valid_lft 86400 preferred_lft 14400 nodad",
+        ),
+        ("default via 192.0.2.1",),
+        ("default via 2001:db8::1",),
+    )
+    said = bonds.configuration(host)
+    ifupdown, netplan, networkmanager = said.split("---")[1:4]
+    assert ifupdown.partition("inet static\n")[2].partition("    ovs_type")[0].splitlines() == [
+        "    address 192.0.2.10/24",
+        "    gateway 192.0.2.1",
+        "    up ip address add 192.0.2.11/24 dev br0",
+        "    up ip address add 2001:db8::7/64 dev br0",
+        "    up ip route add default via 2001:db8::1 dev br0",
+    ]
+    parsed = yaml.safe_load(netplan.partition("\n")[2])["network"]["bridges"]["br0"]
+    assert parsed["addresses"] == ["192.0.2.10/24", "192.0.2.11/24", "2001:db8::7/64"]
+    assert [route["via"] for route in parsed["routes"]] == ["192.0.2.1", "2001:db8::1"]
+    assert "ipv4.addresses 192.0.2.10/24,192.0.2.11/24 ipv4.gateway 192.0.2.1" in networkmanager
+    assert "ipv6.addresses 2001:db8::7/64 ipv6.gateway 2001:db8::1" in networkmanager
