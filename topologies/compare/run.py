@@ -15,7 +15,7 @@ from mininet.log import setLogLevel
 from mininet.net import Mininet
 
 from topologies.compare.contenders import Contender, Teams, by_name
-from topologies.compare.steps import no_progress, step
+from topologies.compare.steps import step
 from topologies.graph.layout import SWITCHES, Layout, Role
 from topologies.graph.ports import own_interface, ports_of, upstream_interface
 from topologies.loads.load import Load, Outcome, Stage
@@ -223,9 +223,7 @@ def _run(
     pids = {**daemons, **contender.pids()}
     access = _access_interfaces(layout)
     duration_s = max(0.0, load.start_s - time.monotonic()) + load.load_s
-    with step(
-        "run the load", duration_s + LATE_LIMIT_S, "the service, ovs-vswitchd: ps", no_progress
-    ):
+    with step("run the load", duration_s + LATE_LIMIT_S, "the service, ovs-vswitchd: ps"):
         _sleep_until(load.start_s)
         cpu_before_s = {name: processes.cpu_s(pid) for name, pid in pids.items()}
         counters_before = interface_counters()

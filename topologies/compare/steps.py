@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -16,9 +15,8 @@ import topologies
 from topologies.network import processes
 
 PACKAGE = Path(topologies.__file__).parent
-# A step reports at this interval that it is still running.
-PROGRESS_INTERVAL_S = 10.0
-# An overdue step may ignore the error or hang in its clean-up, so the error is raised again.
+# An overdue step may ignore the error or hang in its clean-up, and a signal that comes just before the interpreter
+# blocks does not interrupt it, so the error is raised again.
 REPEAT_S = 30.0
 MOST_CHILDREN = 8
 STATES = {"Z": "zombie, not reaped", "D": "in the kernel", "T": "stopped", "R": "running"}
@@ -28,18 +26,8 @@ class Overdue(RuntimeError):
     """A step exceeded its limit. The text names the step, what it waited for, and what to check."""
 
 
-def print_progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def no_progress(_text: str) -> None:
-    """The `report` of a step that displays its own progress."""
-
-
 @contextlib.contextmanager
-def step(
-    what: str, limit_s: float, look_at: str, report: Callable[[str], None] = print_progress
-) -> Iterator[None]:
+def step(what: str, limit_s: float, look_at: str) -> Iterator[None]:
     """Run the body with a time limit. Only the main thread can use this, as it receives signals.
 
     Raises:
@@ -51,18 +39,11 @@ def step(
 
     def on_alarm(_number: int, frame: FrameType | None) -> None:
         elapsed_s = time.monotonic() - begin_s
-        # A timer may fire early by less than a tick of the clock.
-        left_s = limit_s - elapsed_s
-        if left_s > 0.001:
-            _arm(min(PROGRESS_INTERVAL_S, left_s))
-            report(f"{what}: not done after {elapsed_s:.0f} s of at most {limit_s:g} s")
-            return
-        _arm(REPEAT_S)
         raised.append(Overdue(_description(what, elapsed_s, limit_s, frame, look_at)))
         raise raised[-1]
 
     before = signal.signal(signal.SIGALRM, on_alarm)
-    outer_s = _arm(min(PROGRESS_INTERVAL_S, limit_s))
+    signal.setitimer(signal.ITIMER_REAL, limit_s, REPEAT_S)
     try:
         yield
         if raised:
@@ -77,17 +58,6 @@ def step(
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        if outer_s:
-            left_s = outer_s - (time.monotonic() - begin_s)
-            _arm(max(left_s, 0.001))
-
-
-def _arm(after_s: float) -> float:
-    """Set the timer. Returns the time that was left of the one before.
-
-    It repeats: a signal that comes just before the interpreter blocks does not interrupt it.
-    """
-    return signal.setitimer(signal.ITIMER_REAL, after_s, PROGRESS_INTERVAL_S)[0]
 
 
 def _description(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies.compare.steps import no_progress, step
+from topologies.compare.steps import step
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
 from topologies.reports import markdown
@@ -74,7 +74,7 @@ def _measure_all(
             write_line(f"=== {count} bridges")
             run_origin = origin(command)
             try:
-                with step(f"{count} bridges", _limit_s(count), LOOK_AT, no_progress):
+                with step(f"{count} bridges", _limit_s(count), LOOK_AT):
                     found = measure(bed, count, SETTINGS, pace, POLL_S, write_line)
                 rows.append({**found, "origin": run_origin})
             except RuntimeError as failure:
@@ -85,7 +85,7 @@ def _measure_all(
     with private_network(), PrivateOvs(prefix="ovs-lbt-scale-") as ovs:
         write_line("=== adaptive, on one bridge")
         run_origin = origin(command)
-        with step("adaptive, on one bridge", _limit_s(1), LOOK_AT, no_progress):
+        with step("adaptive, on one bridge", _limit_s(1), LOOK_AT):
             adaptive = measure(Bed(ovs, ports), 1, ADAPTIVE, pace, ADAPTIVE_POLL_S, write_line)
     return {
         "environment": machine(),
