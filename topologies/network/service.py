@@ -113,10 +113,6 @@ class Service:
         self._ovs.run(self._command, "attach", bridge, *options, "--policy", policy)
         self._wait(lambda: self._connected(bridge), f"it connected to {bridge}")
 
-    def show(self, bridge: str) -> str:
-        """The output of `ovs-lbt show BRIDGE --json`."""
-        return self._ovs.run(self._command, "show", bridge, "--json")
-
     def metrics(self) -> list[Metric]:
         """The current metrics of the service.
 

@@ -171,7 +171,7 @@ def _measured(report: Mapping[str, Any], most: int | None = None) -> list[str]:
     """The tables of the scenarios and of the phases, and how they compare."""
     parts = []
     known: set[str] = set()
-    for scenario in comparison.scenarios(report):
+    for scenario in report["scenarios"]:
         # Scenarios repeat definitions. A sentence is on the page once.
         said = [one for one in re.split(r"(?<=\.) ", scenario.get("what", "")) if one not in known]
         known |= {*said}

@@ -102,13 +102,6 @@ class Pair:
         return abs(self.here.value - self.other.value) / most if most else 0.0
 
 
-def scenarios(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The scenarios of a report. A report without a list of scenarios is one scenario."""
-    named: list[Mapping[str, Any]] = report.get("scenarios", [])
-    keys = ("limit_bps", "contenders")
-    return named or [{"name": report["layout"], **{key: report[key] for key in keys}}]
-
-
 def by_kind(contenders: Mapping[str, Any], ours: bool) -> dict[str, Any]:
     """Only our policies, or only the peers, in the report's order."""
     of_kind = is_ours if ours else is_peer
@@ -138,7 +131,7 @@ def side(contender: str, found: Mapping[str, Any], of: Figure) -> Side:
 def against_peers(report: Mapping[str, Any]) -> list[Pair]:
     """Our best policy and the best peer in each figure of each scenario."""
     found = []
-    for scenario in scenarios(report):
+    for scenario in report["scenarios"]:
         contenders = scenario["contenders"]
         for of in figures(name for one in contenders.values() for name in measured(one)):
             if of.name in REDUNDANT_FIGURES:
@@ -152,7 +145,7 @@ def against_peers(report: Mapping[str, Any]) -> list[Pair]:
 def matches_document(report: Mapping[str, Any]) -> list[bool]:
     """For each comparable published figure, whether the measured one matches it."""
     found = []
-    for scenario in scenarios(report):
+    for scenario in report["scenarios"]:
         for contender, documented in scenario.get("published", {}).items():
             for name in documented:
                 published = number(documented, name)
@@ -205,10 +198,10 @@ def repeated(report: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[s
     if obstacle := _differences(*named) or _differences(*paces):
         yield plain(f"Not comparable with the published runs: {obstacle}.")
         return
-    known = {one["name"]: one for one in scenarios(before)}
+    known = {one["name"]: one for one in before["scenarios"]}
     pairs: list[Pair] = []
     missing: list[str] = []
-    for scenario in scenarios(report):
+    for scenario in report["scenarios"]:
         name = scenario["name"]
         if name not in known or known[name]["limit_bps"] != scenario["limit_bps"]:
             missing.append(name)

@@ -136,7 +136,7 @@ def _method(layouts: Sequence[Report]) -> str:
     speeds = [
         bps
         for report in layouts
-        for scenario in comparison.scenarios(report)
+        for scenario in report["scenarios"]
         for bps in scenario.get("uplinks", {}).values()
     ]
     return METHOD.format(

@@ -56,8 +56,8 @@ def of_runs(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """
     runs = [
         run
-        for scenario in report.get("scenarios") or [report]
-        for found in scenario.get("contenders", {}).values()
+        for scenario in report.get("scenarios", ())
+        for found in scenario["contenders"].values()
         for run in found.get("runs", ())
     ]
     runs += report.get("rows", ())
