@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from operator import attrgetter
 
 import pytest
 from hypothesis import given
@@ -47,24 +48,28 @@ def messages(config: BridgeConfig) -> list[str]:
 
 # ---- the bridge's keys -----------------------------------------------------------------
 
-# key: the field it sets, its default, a good value and what that means
-GOOD: dict[str, tuple[str, object, str, object]] = {
-    "policy": ("policy", "load-based", "explicit", "explicit"),
-    "teaming": ("teaming", "switch-independent", "static", "static"),
-    "mode": ("mode", "enforce", "observe", "observe"),
-    "threshold": ("threshold_ratio", 0.75, "60", 0.6),
-    "window-s": ("window_s", 30.0, "5", 5.0),
-    "poll-interval-ms": ("poll_interval_s", 1.0, "250", 0.25),
-    "failback-delay-s": ("failback_delay_s", 45.0, "0", 0.0),
-    "connection-hash": ("connection_hash", "multipath", "auto", "auto"),
-    "patch-unit": ("patch_unit", "port", "source-mac", "source-mac"),
-    "path-check": ("path_check", False, "on", True),
+# Where an operator may write a key, what is read of it, its default, a good value and what that means.
+Read = Callable[[BridgeConfig], object]
+GOOD: dict[str, tuple[str, Read, object, str, object]] = {
+    "policy": ("Bridge br0", attrgetter("policy"), "load-based", "explicit", "explicit"),
+    "teaming": ("Bridge br0", attrgetter("teaming"), "switch-independent", "static", "static"),
+    "mode": ("Bridge br0", attrgetter("mode"), "enforce", "observe", "observe"),
+    "threshold": ("Bridge br0", attrgetter("threshold_ratio"), 0.75, "60", 0.6),
+    "window-s": ("Bridge br0", attrgetter("window_s"), 30.0, "5", 5.0),
+    "poll-interval-ms": ("Bridge br0", attrgetter("poll_interval_s"), 1.0, "250", 0.25),
+    "failback-delay-s": ("Bridge br0", attrgetter("failback_delay_s"), 45.0, "0", 0.0),
+    "connection-hash": ("Bridge br0", attrgetter("connection_hash"), "multipath", "auto", "auto"),
+    "patch-unit": ("Bridge br0", attrgetter("patch_unit"), "port", "source-mac", "source-mac"),
+    "path-check": ("Bridge br0", attrgetter("path_check"), False, "on", True),
     "path-check-targets": (
-        "path_check_targets",
-        (),
-        "192.0.2.1,2001:db8::1%20",
+        *("Bridge br0", attrgetter("path_check_targets"), (), "192.0.2.1,2001:db8::1%20"),
         (CheckedHost("192.0.2.1", 0), CheckedHost("2001:db8::1", 20)),
     ),
+    "capacity-mbps": ("Interface eth1", lambda c: c.uplinks[0].capacity_bps, None, "2500", 2.5e9),
+    "role": ("Interface eth1", lambda c: c.uplinks[0].role, Role.ACTIVE, "standby", Role.STANDBY),
+    "pin": ("Interface vnet0", lambda c: the_port(c).rules.pin, None, "eth2", "eth2"),
+    "exclude": ("Interface vnet0", lambda c: the_port(c).excluded, False, "on", True),
+    "shares": ("Interface vnet0", lambda c: the_port(c).shares, None, "50", 50),
 }
 # None of them is a number as people write it in a setting.
 NOT_NUMBERS = (
@@ -84,45 +89,56 @@ BAD: dict[str, tuple[str, ...]] = {
     "path-check": ("", "yes", "On"),
     "path-check-targets": ("", "router", "192.0.2.1%0", "192.0.2.1%4095", "224.0.0.1", "0.0.0.0"),
     "uplinks": ("", "eth1", "eth1,", "eth1,eth1", ",", "eth1 eth2"),
+    "capacity-mbps": ("0", "1e9", *NOT_NUMBERS),
+    "role": ("backup",),
+    "pin": ("eth7", "vnet0", "eth1,eth2", ""),
+    "exclude": ("", "yes", "1", "True"),
+    "shares": ("5.5", "0", "101", *NOT_NUMBERS),
 }
+
+
+EXPECTED = {key: of.expected for key, of in (UPLINK_KEYS | VM_KEYS | BRIDGE_KEYS).items()}
+EXPECTED["pin"] = "one of eth1, eth2"
+
+
+def with_key(key: str, text: str | None, last: BridgeConfig | None = None) -> BridgeConfig:
+    """What is read of a bridge with this key, where the table says."""
+    record = GOOD[key][0].split()[1]
+    ids = {record: keyed(key, text)} if text is not None else {}
+    eth1, vnet0 = interface("eth1", 1, ids.get("eth1")), port("vnet0", 10, ids.get("vnet0"))
+    of_bridge = {**ours(policy="load-based"), **ids.get("br0", {})}
+    return read_bridge(bridge(bond(eth1, ETH2), vnet0, ids=of_bridge), last)
 
 
 def test_these_tables_name_every_key_of_a_bridge() -> None:
     written_by_us = {"no-flood-before", "before", "team", "unconfirmed", "uplink-keys"}
-    assert BAD.keys() | written_by_us == BRIDGE_KEYS.keys()
-    assert GOOD.keys() | written_by_us | {"uplinks"} == BRIDGE_KEYS.keys()
+    of_bridge = {key for key, (record, *_) in GOOD.items() if record == "Bridge br0"}
+    assert of_bridge | written_by_us | {"uplinks"} == BRIDGE_KEYS.keys()
+    assert BAD.keys() == GOOD.keys() | {"uplinks"}
 
 
 @pytest.mark.parametrize("key", GOOD)
-def test_a_good_value_is_taken_and_one_that_is_absent_or_taken_away_means_its_default(
-    key: str,
-) -> None:
-    field, default, text, meaning = GOOD[key]
-    config = read_bridge(on_a_bond(keyed(key, text)))
-    assert getattr(config, field) == meaning
-    assert config.errors == ()
+def test_good_value_is_read_and_a_missing_one_means_the_default(key: str) -> None:
+    _, found, default, text, meaning = GOOD[key]
+    config = with_key(key, text)
+    assert (found(config), config.errors) == (meaning, ())
     for last in (None, config):
-        assert getattr(read_bridge(on_a_bond(), last), field) == default
+        assert found(with_key(key, None, last)) == default
 
 
 @pytest.mark.parametrize(("key", "text"), [(k, v) for k in GOOD for v in BAD[k]])
-def test_a_bad_value_is_named_and_the_last_good_one_stays(key: str, text: str) -> None:
-    field, default, good, meaning = GOOD[key]
-    bad = on_a_bond(keyed(key, text))
-    expected = BRIDGE_KEYS[key].expected
+def test_bad_value_is_reported_and_the_last_good_one_stays(key: str, text: str) -> None:
+    record, found, default, good, meaning = GOOD[key]
+    never_good = with_key(key, text)
+    assert found(never_good) == default
+    problem = f"{one_line(text) or NOTHING} is invalid; expected {EXPECTED[key]}"
+    assert messages(never_good) == [f"{record} ovs-lbt-{key}: {problem}"]
 
-    never_good = read_bridge(bad)
-    assert getattr(never_good, field) == default
-    assert messages(never_good) == [
-        f"Bridge br0 ovs-lbt-{key}: {one_line(text) or NOTHING} is invalid; expected {expected}"
-    ]
-
-    once_good = read_bridge(on_a_bond(keyed(key, good)))
-    still = read_bridge(bad, once_good)
-    and_still = read_bridge(bad, still)
-    assert getattr(still, field) == getattr(and_still, field) == meaning
+    still = with_key(key, text, with_key(key, good))
+    and_still = with_key(key, text, still)
+    assert found(still) == found(and_still) == meaning
     assert messages(and_still) == messages(never_good)
-    assert read_bridge(on_a_bond(keyed(key, good)), and_still).errors == ()
+    assert with_key(key, good, and_still).errors == ()
 
 
 def test_a_bad_value_spoils_no_other() -> None:
@@ -213,46 +229,6 @@ def test_the_capacity_of_an_uplink(
     limited = replace(port("eth1", 1, ours(**keys)), qos_max_rate_bps=rate_bps)
     config = read_bridge(bridge(limited, port("eth2", 2), ids=ours(uplinks="eth1,eth2")))
     assert [uplink.capacity_bps for uplink in config.uplinks] == [capacity_bps, None]
-
-
-# key: the interface that has it, what is read of it, its default, a good value and what that means
-OF_INTERFACES: dict[str, tuple[str, Callable[[BridgeConfig], object], object, str, object]] = {
-    "capacity-mbps": ("eth1", lambda c: c.uplinks[0].capacity_bps, None, "2500", 2.5e9),
-    "role": ("eth1", lambda c: c.uplinks[0].role, Role.ACTIVE, "standby", Role.STANDBY),
-    "pin": ("vnet0", lambda c: the_port(c).rules.pin, None, "eth2", "eth2"),
-    "exclude": ("vnet0", lambda c: the_port(c).excluded, False, "on", True),
-    "shares": ("vnet0", lambda c: the_port(c).shares, None, "50", 50),
-}
-BAD_OF_INTERFACES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "capacity-mbps": ("a rate in Mbit/s from 0.001 to 10000000", ("0", "1e9", *NOT_NUMBERS)),
-    "role": ("one of active, standby, unused, drained", ("backup",)),
-    "pin": ("one of eth1, eth2", ("eth7", "vnet0", "eth1,eth2", "")),
-    "exclude": ("one of on, off, true, false", ("", "yes", "1", "True")),
-    "shares": ("an integer from 1 to 100", ("5.5", "0", "101", *NOT_NUMBERS)),
-}
-
-
-@pytest.mark.parametrize(
-    ("key", "text"), [(k, text) for k, (_, bad) in BAD_OF_INTERFACES.items() for text in bad]
-)
-def test_a_bad_value_of_an_interface_is_named_and_the_last_good_one_stays(
-    key: str, text: str
-) -> None:
-    name, found, default, good, meaning = OF_INTERFACES[key]
-
-    def read(value: str, last: BridgeConfig | None = None) -> BridgeConfig:
-        ids = {name: keyed(key, value)}
-        eth1, vnet0 = interface("eth1", 1, ids.get("eth1")), port("vnet0", 10, ids.get("vnet0"))
-        return read_bridge(bridge(bond(eth1, ETH2), vnet0), last)
-
-    never_good, once_good = read(text), read(good)
-    assert (found(never_good), found(once_good), once_good.errors) == (default, meaning, ())
-    still = read(text, read(text, once_good))
-    assert found(still) == meaning
-    expected, _ = BAD_OF_INTERFACES[key]
-    shown = one_line(text) or NOTHING
-    message = f"Interface {name} ovs-lbt-{key}: {shown} is invalid; expected {expected}"
-    assert messages(never_good) == messages(still) == [message]
 
 
 # ---- VM ports --------------------------------------------------------------------------
