@@ -1,7 +1,7 @@
 """The Ansible role: what can be seen of it without running it, and ansible-lint does not look at.
 
-Modules and their arguments, conditions on commands, names of variables, files that are included, and
-the commands of ovs-lbt. tests/switch/test_fleet.py runs it.
+Arguments of modules, names of variables, files that are included, and the commands of ovs-lbt: what
+`ansible-lint` of `make lint` lets pass. tests/switch/test_fleet.py runs the role.
 """
 
 from __future__ import annotations
@@ -74,24 +74,12 @@ def module(task: dict[str, Any]) -> tuple[str, Any]:
 def test_a_task_is_one_module_with_arguments_that_it_has(task: dict[str, Any]) -> None:
     name, arguments = module(task)
     assert task.keys() - KEYWORDS == {PREFIX + name}
-    assert re.match(r"[A-Z]", task["name"]), "ansible-lint: names begin with a capital letter"
     known, needed = MODULES[name]
     given = set(arguments) if isinstance(arguments, dict) else {"_raw"}
     assert needed <= given
     assert given <= known or name == "set_fact"
     if name == "include_tasks":
         assert (ROLE / "tasks" / arguments).is_file()
-
-
-@each_task
-def test_a_command_says_when_it_changes_something(task: dict[str, Any]) -> None:
-    name, arguments = module(task)
-    if name == "command":
-        assert "changed_when" in task, "ansible-lint: no-changed-when"
-        argv = arguments["argv"]
-        assert isinstance(argv, list) or "ovs-lbt" in argv
-        for word in argv if isinstance(argv, list) else []:
-            assert word.count("{{") == word.count("}}")
 
 
 def test_every_file_is_included_or_is_the_first() -> None:
