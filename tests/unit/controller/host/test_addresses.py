@@ -22,30 +22,22 @@ def body(*attributes: bytes, family: int = socket.AF_INET, scope: int = UNIVERSE
     return ADDRESS.pack(family, 24, 0, scope, 5) + b"".join(attributes)
 
 
-@pytest.mark.parametrize(
-    ("message", "found"),
-    [
-        pytest.param(
-            body(attribute(IFA_ADDRESS, "192.0.2.9"), attribute(IFA_LOCAL, "192.0.2.1")),
-            (5, "192.0.2.1"),
-            id="its own, not its peer's",
-        ),
-        pytest.param(
-            body(attribute(IFA_ADDRESS, "2001:db8::1"), family=socket.AF_INET6),
-            (5, "2001:db8::1"),
-            id="IPv6 has only one",
-        ),
-        pytest.param(body(attribute(IFA_LOCAL, "127.0.0.1"), scope=HOST), None, id="of the host"),
-        pytest.param(
-            body(attribute(IFA_ADDRESS, "fe80::1"), family=socket.AF_INET6, scope=LINK),
-            None,
-            id="of the link",
-        ),
-        pytest.param(body(), None, id="without an address"),
-        pytest.param(body(b"\x03\x00\x02\x00"), None, id="an attribute that is too short"),
-        pytest.param(body(b"\xff\x00\x02\x00"), None, id="an attribute that is too long"),
-    ],
-)
+IPV6 = socket.AF_INET6
+MESSAGES = {
+    "its own address, not its peer's": (
+        body(attribute(IFA_ADDRESS, "192.0.2.9"), attribute(IFA_LOCAL, "192.0.2.1")),
+        (5, "192.0.2.1"),
+    ),
+    "IPv6": (body(attribute(IFA_ADDRESS, "2001:db8::1"), family=IPV6), (5, "2001:db8::1")),
+    "scope host": (body(attribute(IFA_LOCAL, "127.0.0.1"), scope=HOST), None),
+    "scope link": (body(attribute(IFA_ADDRESS, "fe80::1"), family=IPV6, scope=LINK), None),
+    "no address": (body(), None),
+    "attribute too short": (body(b"\x03\x00\x02\x00"), None),
+    "attribute too long": (body(b"\xff\x00\x02\x00"), None),
+}
+
+
+@pytest.mark.parametrize(("message", "found"), MESSAGES.values(), ids=MESSAGES)
 def test_an_address_in_a_message(message: bytes, found: tuple[int, str] | None) -> None:
     assert addresses.address(message) == found
 
