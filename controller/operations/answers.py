@@ -100,7 +100,7 @@ def changed(name: str, row: BridgeRow, record: Record, settings: Sequence[Settin
 def _change(key: Key, after: str | None, before: str | None) -> str:
     """Describe a key's new and previous value."""
     otherwise = key.otherwise.replace("`", "") or key.default
-    absent = f"{otherwise}, the default" if key.default else otherwise
+    absent = otherwise and f"the default: {otherwise}"
     was = shortened(before) if before is not None else absent
     if after is None:
         return f"{key.name} unset (was {was})" if before is not None else f"{key.name} was not set"

@@ -55,12 +55,13 @@ def test_undrain_names_the_role_that_is_back() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("bridge br0 threshold=60", "br0: threshold=60 (was 75, the default)"),
+        ("bridge br0 threshold=60", "br0: threshold=60 (was the default: 75)"),
         ("bridge br0 policy=load-based", "br0: policy=load-based, as before"),
-        ("interface eth1 role=standby", "eth1: role=standby (was active, the default)"),
+        ("interface eth1 role=standby", "eth1: role=standby (was the default: active)"),
         ("interface vnet0 prefer=eth2 limit-mbps=10", "vnet0: prefer=eth2, limit-mbps=10"),
         ("interface vnet0 limit-mbps=", "vnet0: limit-mbps was not set"),
         ("interface vnet0 policy=", "vnet0: policy was not set"),
+        ("interface vnet0 policy=slb", "vnet0: policy=slb (was the default: the bridge's policy)"),
     ],
 )
 def test_set_says_each_value_and_what_it_was(here: World, words: str, said: str) -> None:
