@@ -5,7 +5,7 @@ An unknown name is refused, with the command that lists the known names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from controller.api.engine_commands import Setting
@@ -61,17 +61,16 @@ def moving_bridge(bridge: Bridge) -> None:
 def interface(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig | None]:
     """Return the attached bridge of an interface, and the VM port (None for an uplink).
 
-    `name` can also be UUID/MAC, the name that identifies a VM's interface on every host.
+    `name` can also be that of a VM with one VM port, or UUID/MAC, which is the same on every host.
     """
     if (found := of_vm(fleet.bridges, name)) is not None:
         return found
     for bridge in fleet.bridges.values():
-        for port in bridge.config.vm_ports:
-            if port.name == name:
-                return bridge, port
         if any(uplink.name == name for uplink in bridge.config.uplinks):
             return bridge, None
-    raise Refused(_unknown_interface(fleet, name))
+    if (found := _port(fleet.bridges.values(), name)) is None:
+        raise Refused(_unknown_interface(fleet, name))
+    return found
 
 
 def _unknown_interface(fleet: Fleet, name: str) -> str:
@@ -92,27 +91,35 @@ def _listed(bridge: Bridge) -> str:
     return f"to list VM ports and uplinks: ovs-lbt show {quoted(bridge.config.name)}"
 
 
+def _port(
+    bridges: Iterable[Bridge], name: str, behind: Iterable[tuple[Bridge, VmPortConfig]] = ()
+) -> tuple[Bridge, VmPortConfig] | None:
+    """Return the VM port with this name or VM name, else the item in `behind`. Refuse several."""
+    ports = [(bridge, port) for bridge in bridges for port in bridge.config.vm_ports]
+    found = [(bridge, port) for bridge, port in ports if port.name == name]
+    found = found or [(bridge, port) for bridge, port in ports if port.vm == name] or [*behind]
+    if len(found) > 1:
+        names = one_of(sorted(port.name for _, port in found))
+        raise Refused(f"VM {name} has {len(found)} ports; use {names}")
+    return found[0] if found else None
+
+
 def port_or_vm(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
     """Return the VM port (or the address behind a VM port) with this name or VM name, and its bridge.
 
     A VM behind a patch port is found as its address on that port.
     """
-    ports = [(b, port) for b in fleet.serving for port in b.config.vm_ports]
-    found = [(b, port) for b, port in ports if port.name == name]
-    found = found or [(b, port) for b, port in ports if port.vm == name]
-    found = found or [
+    behind = (
         (b, _as_port(b, port, address))
-        for b, port in ports
+        for b in fleet.serving
+        for port in b.config.vm_ports
         for address in b.address_units.by_name.values()
         if address.port == port.name
         and (guest := port.guest(address.mac)) is not None
         and guest.vm == name
-    ]
-    if len(found) > 1:
-        names = one_of(sorted(port.name for _, port in found))
-        raise Refused(f"VM {name} has {len(found)} ports; use {names}")
-    if found:
-        return found[0]
+    )
+    if (found := _port(fleet.serving, name, behind)) is not None:
+        return found
     if (of_address := address(fleet, name)) is not None:
         return of_address
     bridge, port = interface(fleet, name)

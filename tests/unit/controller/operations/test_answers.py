@@ -9,7 +9,7 @@ import pytest
 from controller.text import show_view
 from tests.said import says
 from tests.unit.controller.engine.told import shown
-from tests.unit.fake_switch import World, done, world
+from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import host, port, with_interface
 
 
@@ -81,6 +81,21 @@ def test_a_rule_that_the_bridge_keeps_for_a_vm_is_told_as_one_of_its_port() -> N
     assert done(here.ask("pin", "vnet0", "eth1")).startswith("vnet0 (web-1): pinned to eth1")
     for words in ("move web-1 eth1", "pin web-1 eth2", "unpin web-1"):
         assert done(here.ask(*words.split())).startswith("vnet0 (web-1): ")
+    assert done(here.ask("set", "interface", "web-1", "prefer=eth1")) == "web-1: prefer=eth1"
+    assert done(here.ask("get", "interface", "web-1", "prefer")) == "eth1"
+    assert done(here.ask("unset", "interface", "web-1", "prefer")).startswith("web-1: prefer unset")
+
+
+def test_settings_of_a_vm_with_several_ports_need_the_name_of_one() -> None:
+    row = host(vms=())
+    vms = [
+        port(name, 10 + i, {"iface-id": name, "vm-id": "db"})
+        for i, name in enumerate(("vnet0", "vnet1"))
+    ]
+    here = world(replace(row, ports=(*row.ports, *vms))).start()
+    for command, words in (("set", "exclude=true"), ("get", "exclude"), ("unset", "exclude")):
+        why = refusal(here.ask(command, "interface", "db", words))
+        assert why == "VM db has 2 ports; use one of vnet0, vnet1"
 
 
 def test_what_the_database_refuses_is_not_confirmed(here: World) -> None:
