@@ -14,7 +14,7 @@ from pathlib import Path
 from controller.api import history
 from controller.api.requests import Argument, Command
 from controller.config import keys
-from controller.config.kinds import DAY_S, Kind, integer, seconds
+from controller.config.kinds import DAY_S, DURATION, Kind, integer, seconds
 from controller.text import top_manual
 from controller.text.wording import invalid
 
@@ -392,9 +392,11 @@ _ROWS = (
                 "show the last N entries (default: 20)",
                 parse=_valid(integer(1, history.MOST)),
             ),
+            Argument("--since", "12h", "show all entries of the last 12h", parse=_valid(DURATION)),
             Argument("--json", help="print each entry as a line of JSON"),
         ),
         (
+            "ovs-lbt history --since 1h  # show the entries of the last hour",
             "ovs-lbt history br0 --last 5  # show the last 5 entries of a bridge",
             "ovs-lbt history --port vnet0 --json  # print entries of a VM port as JSON",
         ),

@@ -154,15 +154,16 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query for the `last` entries. `bridge`, `port`: only those of this bridge, VM port or VM."""
+    """A query for the last entries: at most `last`, since `since_s` (epoch), of a bridge, port or VM."""
 
     bridge: str | None = None
     port: str | None = None
     last: int = LAST
+    since_s: float = 0.0
 
     def matches(self, entry: Mapping[str, Any]) -> bool:
         """Whether an entry, as parsed from a line of JSON, matches the query."""
-        if self.bridge not in (None, entry["bridge"]):
+        if self.bridge not in (None, entry["bridge"]) or entry["at"] < self.since_s:
             return False
         names = {None, entry.get("port")}
         for move in entry.get("moves", []):

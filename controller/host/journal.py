@@ -8,6 +8,7 @@ import logging.handlers
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -19,6 +20,7 @@ from controller.api.commands import REQUESTS
 from controller.api.engine_commands import Reply
 from controller.api.events import Request
 from controller.api.requests import parse
+from controller.config.kinds import DURATION
 from controller.host import faults
 from controller.text.wording import Refused, because, one_line, unknown
 
@@ -113,10 +115,12 @@ def answer(path: Path, words: tuple[str, ...], names: history.Names | None = Non
         OSError: a file cannot be read.
     """
     asked = parse("history", REQUESTS["history"], words)
+    since = asked.options.get("--since")
     query = history.Query(
         bridge=next(iter(asked.names), None),
         port=asked.options.get("--port"),
-        last=int(asked.options.get("--last", history.LAST)),
+        last=int(asked.options.get("--last", history.MOST if since else history.LAST)),
+        since_s=time.time() - DURATION.parse(since) if since else 0.0,
     )
     found = _found(path, query)
     if not found:
@@ -127,11 +131,7 @@ def answer(path: Path, words: tuple[str, ...], names: history.Names | None = Non
 def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> None:
     """Refuse names that neither exist now nor are in the history."""
     bridge, port = query.bridge, query.port
-    if (
-        bridge is not None
-        and bridge not in names.bridges
-        and (port is None or not _found(path, history.Query(bridge, last=1)))
-    ):
+    if bridge not in (None, *names.bridges) and not _found(path, history.Query(bridge, last=1)):
         raise ValueError(_unknown("bridge", bridge, names.bridges, "ovs-vsctl list-br"))
     # The name of an address behind a VM port begins with the port's name.
     if port is not None and names.ports.isdisjoint((port, port.rpartition("/")[0])):

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from controller.api.commands import BY_NAME
+from controller.api.requests import assignments
 from controller.config.keys import BRIDGE_KEYS
+from controller.config.kinds import DURATION, Kind, integer
 from controller.replay.figures import Figures
 from controller.replay.host import Options
 from controller.replay.prometheus import fetch
@@ -25,7 +27,6 @@ from policies.presets import PRESETS
 
 # The settings of a bridge that affect the moves of policies.
 SETTINGS = ("threshold", "window-s", "poll-interval-ms")
-PARTS_S = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 BAR_WIDTH = 40
 HEAD = (
     f"{'':<18}{'EXCESS, % OF BYTES':>20}{'ABOVE':>10}{'OPTIMALITY':>16}{'MOVES':>7}{'PER MAC':>9}",
@@ -43,10 +44,14 @@ def main(arguments: Sequence[str]) -> int:
     if (options.prometheus is None) != (options.bridge is None):
         parser.error("expected --prometheus URL and --bridge B together")
     policies = list(dict.fromkeys(options.policy))
-    how = Options(options.uplinks, Mix(options.flows, options.seed), dict(options.set))
-    named = [key for key, _ in options.set]
-    if repeated := [key for key in SETTINGS if named.count(key) > 1]:
-        parser.error(f"--set {repeated[0]} is given {named.count(repeated[0])} times")
+    for key in (word.partition("=")[0] for word in options.set):
+        if key not in SETTINGS:
+            parser.error(f"--set: {invalid(key, one_of(SETTINGS), SETTINGS)}")
+    try:
+        settings = assignments(options.set, BRIDGE_KEYS)
+    except Refused as error:
+        parser.error(f"--set: {error}")
+    how = Options(options.uplinks, Mix(options.flows, options.seed), settings)
     try:
         if options.out is not None:
             from topologies.reports import replayed
@@ -78,15 +83,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
 
-    def option(name: str, metavar: str, help: str, parse: Any = None, default: Any = None) -> None:
+    def option(name: str, metavar: str, help: str, kind: Any = None, default: Any = None) -> None:
         shown = help if default is None else f"{help} (default: %(default)s)"
-        add(name, metavar=metavar, help=shown, type=parse, default=default)
+        add(name, metavar=metavar, help=shown, type=kind and _typed(kind), default=default)
 
     trace = f"a .csv or .csv.gz file with the columns {', '.join(COLUMNS)}"
     add("trace", metavar="TRACE", type=Path, nargs="?", help=trace)
     option("--prometheus", "URL", "read metrics from Prometheus instead of TRACE")
     option("--bridge", "B", "read the metrics of bridge B from all hosts")
-    option("--since", "7d", "the time span to read, until now", duration_s, "7d")
+    option("--since", "7d", "the time span to read, until now", DURATION, "7d")
     add(
         "--policy",
         metavar="P",
@@ -95,22 +100,21 @@ def _parser() -> argparse.ArgumentParser:
         choices=[*PRESETS, *installed_policies()],
         help="a teaming policy, built in or from an installed package; repeat to compare policies",
     )
-    option("--uplinks", "N", "the number of uplinks per host", _whole(2, MAX_UPLINKS), 2)
+    option("--uplinks", "N", "the number of uplinks per host", integer(2, MAX_UPLINKS), 2)
     flows = "the number of connections per VM port; the k-th has 1/k of the first one's traffic"
-    option("--flows", "N", flows, _whole(1, 100_000), Mix().flows)
-    option("--seed", "N", "the seed for the hashes of connections", _whole(0, 2**31), 0)
+    option("--flows", "N", flows, integer(1, 100_000), Mix().flows)
+    option("--seed", "N", "the seed for the hashes of connections", integer(0, 2**31), 0)
     add(
         "--set",
         metavar="KEY=VALUE",
-        type=_setting,
         action="append",
         default=[],
         help=f"use this bridge setting in the replay; keys: {', '.join(SETTINGS)}",
     )
-    option("--out", "DIR", "save plots of the excess traffic over time to directory DIR", Path)
+    option("--out", "DIR", "save plots of the excess over time to DIR", Kind(Path, "a directory"))
     add("--json", action="store_true", help="print JSON")
     processes = "the number of processes (default: two per core)"
-    option("--processes", "N", processes, _whole(1, 1024))
+    option("--processes", "N", processes, integer(1, 1024))
     return parser
 
 
@@ -123,34 +127,16 @@ def _hosts(options: argparse.Namespace) -> list[HostTrace]:
     return fetch(options.prometheus, options.bridge, options.since, time.time())
 
 
-def duration_s(text: str) -> int:
-    """Convert a duration in Prometheus' notation, for example 7d, to seconds."""
-    number, part = text[:-1], text[-1:]
-    if not (number.isascii() and number.isdigit()) or part not in PARTS_S or not int(number):
-        raise argparse.ArgumentTypeError(invalid(text, "for example 90m, 12h, 7d or 2w"))
-    return int(number) * PARTS_S[part]
+def _typed(kind: Kind) -> Callable[[str], Any]:
+    """Return the parser of a kind of value, with errors whose text argparse prints."""
 
-
-def _whole(lowest: int, highest: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not (text.isascii() and text.isdigit()) or not lowest <= int(text) <= highest:
-            expected = f"a whole number from {lowest} to {highest}"
-            raise argparse.ArgumentTypeError(invalid(text, expected))
-        return int(text)
+    def parse(text: str) -> Any:
+        try:
+            return kind.parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(invalid(text, kind.expected)) from error
 
     return parse
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, _, value = text.partition("=")
-    if key not in SETTINGS:
-        raise argparse.ArgumentTypeError(invalid(key, one_of(SETTINGS)))
-    try:
-        BRIDGE_KEYS[key].parse(value)
-    except ValueError as error:
-        problem = invalid(value, BRIDGE_KEYS[key].expected)
-        raise argparse.ArgumentTypeError(f"{key}: {problem}") from error
-    return key, value
 
 
 def _table(found: dict[str, Figures], hosts: list[HostTrace], how: Options) -> list[str]:

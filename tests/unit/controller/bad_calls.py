@@ -219,13 +219,13 @@ WRONG_USAGE = {
     "replay": "the following arguments are required: --policy",
     "replay --policy slb": "expected either TRACE or --prometheus URL",
     "replay t.csv --policy fast": "argument --policy: invalid choice: 'fast'…",
-    "replay t.csv --policy slb --uplinks ２": "argument --uplinks: ２ is invalid; expected a whole number…",
-    "replay t.csv --policy slb --seed x": "argument --seed: x is invalid; expected a whole number…",
-    "replay t.csv --policy slb --set foo=1": "argument --set: foo is invalid; expected one of threshold…",
-    "replay t.csv --policy slb --set threshold=５０": f"argument --set: threshold: ５０ is invalid; expected {PERCENT}",
-    "replay t.csv --policy slb --set threshold=50 --set threshold=60": "--set threshold is given 2 times",
+    "replay t.csv --policy slb --uplinks ２": "argument --uplinks: ２ is invalid; expected an integer from 2…",
+    "replay t.csv --policy slb --seed x": "argument --seed: x is invalid; expected an integer from 0…",
+    "replay t.csv --policy slb --set foo=1": "--set: foo is invalid; expected one of threshold…",
+    "replay t.csv --policy slb --set threshold=５０": f"--set: threshold: ５０ is invalid; expected {PERCENT}",
+    "replay t.csv --policy slb --set threshold=50 --set threshold=60": "--set: threshold is given 2 times",
     "replay t.csv --policy slb --bridge br0": "expected --prometheus URL and --bridge B…",
-    "replay --prometheus http://127.0.0.1:9 --bridge br0 --since ７d --policy slb": "argument --since: ７d is invalid; expected for example 90m, 12h, 7d or 2w",
+    "replay --prometheus http://127.0.0.1:9 --bridge br0 --since ７d --policy slb": "argument --since: ７d is invalid; expected a duration such as 90m, 12h, 7d or 2w",
 }
 
 # A variable, its value, and the words of a call that it makes wrong usage, and its last line.

@@ -184,7 +184,9 @@ def asked(path: Path, *words: str) -> list[float]:
     return [json.loads(text)["at"] for text in answer(path, (*words, "--json")).splitlines()]
 
 
-def test_the_last_entries_come_oldest_first_and_by_bridge_and_port(path: Path) -> None:
+def test_the_last_entries_come_oldest_first_and_by_bridge_port_and_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path.write_text(
         "\n".join(line(i, f"br{i % 2}", f"vnet{i % 3}") for i in range(60)) + '\n{"at": 1, "bri'
     )
@@ -192,6 +194,12 @@ def test_the_last_entries_come_oldest_first_and_by_bridge_and_port(path: Path) -
     assert asked(path, "--last", "2") == [58, 59]
     assert asked(path, "br1", "--last", "2") == [57, 59]
     assert asked(path, "br1", "--port", "vnet0", "--last", "2") == [51, 57]
+    now_s = 60 * 60.0
+    monkeypatch.setattr("controller.host.journal.time.time", lambda: now_s)
+    path.write_text("\n".join(line(60 * i, f"br{i % 2}") for i in range(60)))
+    assert asked(path, "--since", "30m") == [60 * i for i in range(30, 60)]
+    assert asked(path, "br1", "--since", "1h", "--last", "2") == [60 * 57, 60 * 59]
+    assert answer(path, ("br0", "--since", "1m")) == "no matching entries"
     there_is = Names(frozenset({"br7"}), frozenset({"vnet9"}))
     assert answer(path, ("br7",), there_is) == "no matching entries"
     assert answer(path, ("--port", "vnet9"), there_is) == "no matching entries"
@@ -259,6 +267,7 @@ def test_a_file_is_read_from_its_end_in_whatever_pieces(
         (["--last", "0"], "--last: 0 is invalid; expected an integer from 1 to 1000000"),
         (["br0", "br1"], "br0 br1 is invalid; expected one name [--json]"),
         (["--port"], "no VM port in the history is named ''; …"),
+        (["--since", "1"], "--since: 1 is invalid; expected a duration such as 90m, 12h, 7d or 2w"),
         (["--last", "²"], "--last: ² is invalid; expected an integer from 1 to 1000000"),
         (
             ["--last", "9" * 30],

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from controller import cli
+from controller.config.kinds import DURATION
 from controller.replay import prometheus
-from controller.replay.command import duration_s
 from controller.replay.prometheus import fetch
 from controller.replay.trace import BadTrace
 
@@ -105,7 +105,7 @@ def test_the_command_replays_it(server: str, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize(("text", "seconds"), [("90m", 5400), ("7d", 604800), ("2w", 1209600)])
 def test_durations(text: str, seconds: int) -> None:
-    assert duration_s(text) == seconds
+    assert DURATION.parse(text) == seconds
 
 
 @pytest.mark.parametrize(
