@@ -310,11 +310,11 @@ def _team_changed(proposal: Proposal, team_view: TeamView, now_s: float) -> str 
             return _differs(f"role of {name}", before.role.value, uplink.role.value)
         if before.usable and not uplink.usable:
             return (
-                f"uplink {name}: became unusable after the plan:"
+                f"uplink {name}: became unusable after the plan was made:"
                 f" {team_view.links.why_unused(configs[name], now_s)}"
             )
         if uplink.usable and not before.usable:
-            return f"uplink {name}: became usable after the plan"
+            return f"uplink {name}: became usable after the plan was made"
         if before.capacity_bps != uplink.capacity_bps:
             speeds = (f"{u.capacity_bps / 1e6:g} Mbit/s" for u in (before, uplink))
             return _differs(f"capacity of {name}", *speeds)
@@ -330,18 +330,18 @@ def _units_changed(proposal: Proposal, team_view: TeamView) -> str | None:
     for move in proposal.moves:
         name, was = move.unit, proposal.units[move.unit]
         if name not in now or now[name].uplink is None:
-            return f"{name}: removed or without an uplink now"
+            return f"{name}: was removed, or has no uplink now"
         unit = now[name]
         if unit.policy != was.policy:
             return _differs(f"policy of {name}", was.policy, unit.policy)
         if unit.rules.pin != was.rules.pin:
             return _differs(f"pin of {name}", was.rules.pin or "none", unit.rules.pin or "none")
         if unit.excluded and not was.excluded:
-            return f"{name}: excluded from load balancing after the plan"
+            return f"{name}: excluded from load balancing after the plan was made"
         if unit.allowed is not None and move.target not in unit.allowed:
             return f"{name}: no longer allowed to use {move.target}"
         if _rules_of(unit) != _rules_of(was):
-            return f"{name}: rules changed after the plan"
+            return f"{name}: rules changed after the plan was made"
     planned = {proposal.units[move.unit].policy for move in proposal.moves}
     moved = [
         name
@@ -356,7 +356,7 @@ def _units_changed(proposal: Proposal, team_view: TeamView) -> str | None:
     first, others = sorted(moved)[0], len(moved) - 1
     way = f"{proposal.units[first].uplink or 'no uplink'} to {now[first].uplink or 'no uplink'}"
     more = f", as did {others} more" if others else ""
-    return f"{first}: moved from {way} after the plan{more}"
+    return f"{first}: moved from {way} after the plan was made{more}"
 
 
 def _rules_of(unit: Unit) -> tuple[object, ...]:
