@@ -101,7 +101,7 @@ class Found:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another program added this qdisc. A device's default qdisc has no handle."""
+        """Whether another program added this qdisc; False for the default qdisc, which has no handle."""
         return self.handle != 0 and not self.is_ours
 
     def __str__(self) -> str:

@@ -230,7 +230,7 @@ def bucket_group_id(number: int, bucket: int) -> int:
 
 
 def to_endpoint_group_id(lane_index: int, uplink_index: int) -> int:
-    """Return the ID of the group that accepts a lane's frames from an uplink."""
+    """Return the ID of the group that accepts frames to a lane's addresses (see `endpoints`) from an uplink."""
     assert max(lane_index, uplink_index) < 1 << 8, "each index has eight bits of the ID"
     return Group.TO_ENDPOINT.id_of(lane_index << 8 | uplink_index)
 

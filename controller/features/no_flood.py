@@ -128,7 +128,7 @@ class NoFlood(Feature[PortFlagsSet]):
         return [SetPortFlags(self.config.name, number, wanted, flood)]
 
     def heard(self, event: PortFlagsSet, now_s: float) -> list[Command]:
-        """Handle the result of a request to change flags.
+        """Handle the result of a request to change no-flood flags.
 
         If more ports now have `no-flood`, read learned addresses before `take_up` changes `ports`.
         """

@@ -30,7 +30,7 @@ JITTER_S = 0.05
 
 @dataclass(slots=True)
 class Lateness:
-    """How late one bridge's flow counters are, relative to the last reading of these counters."""
+    """How far one bridge's flow counters lag. Times are counted back from the last reading of flows."""
 
     _now_s: float = 0.0
     # When flow counters were last updated, and the bytes of uplinks and flow counters since then.

@@ -114,7 +114,7 @@ class Splits:
     def next_split_s(self, now_s: float) -> float:
         """Return when the result of `due` can next change; infinity if it does not depend on time.
 
-        When an earlier split is forgotten, a VM port can be merged earlier.
+        The result also changes when a past split is forgotten, because a VM port can then be merged sooner.
         """
         mergeable = self.mergeable_s
         due_s = (self.merge_due_s(name, now_s) for name in mergeable)
