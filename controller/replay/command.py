@@ -44,9 +44,8 @@ def main(arguments: Sequence[str]) -> int:
     if (options.prometheus is None) != (options.bridge is None):
         parser.error("expected --prometheus URL and --bridge B together")
     policies = list(dict.fromkeys(options.policy))
-    for key in (word.partition("=")[0] for word in options.set):
-        if key not in SETTINGS:
-            parser.error(f"--set: {invalid(key, one_of(SETTINGS), SETTINGS)}")
+    if others := {word.partition("=")[0] for word in options.set} - {*SETTINGS}:
+        parser.error(f"--set: {invalid(min(others), one_of(SETTINGS), SETTINGS)}")
     try:
         settings = assignments(options.set, BRIDGE_KEYS)
     except Refused as error:
