@@ -214,7 +214,7 @@ class Unit:
         return Load(rx_bps=self.load.rx_bps) if self.spread else self.load
 
     def as_judged(self, load: Load, spread_bps: float, excluded: bool) -> Unit:
-        """Return a copy with these values. Faster than `replace`, as each poll makes hundreds."""
+        """Return a copy with these values. Faster than `replace`: each poll makes hundreds of copies."""
         return Unit(
             name=self.name,
             number=self.number,

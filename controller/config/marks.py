@@ -42,7 +42,7 @@ class Facts(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The marks of an interface, as fields of its record."""
+    """The marks of an interface: its role as a tunnel endpoint, or the VMs behind a patch port."""
 
     endpoint: Endpoint | None = None
     tunnel_peers: tuple[tuple[str, str], ...] = ()

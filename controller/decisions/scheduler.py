@@ -452,7 +452,7 @@ class Scheduler:
 
     @property
     def dampings(self) -> tuple[Damping, Damping]:
-        """The damping of VM ports and address units, and the damping of buckets."""
+        """The records that limit how often units move: of VM ports and address units, and of buckets."""
         return self.damping, self._bucket_damping
 
 

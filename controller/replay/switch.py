@@ -102,7 +102,7 @@ class Counters(Generic[Key]):
             self._totals[key] = sent + tx * ticks, received + rx * ticks
 
     def reading(self, key: Key) -> tuple[float, float, float]:
-        """Return how long the counters have counted, and the bytes sent and received by `key`."""
+        """Return for how many seconds the counters have counted, and the bytes sent and received by `key`."""
         sent, received = self._totals.get(key, (0, 0))
         return self.age / TICKS_PER_S, sent / TICKS_PER_S, received / TICKS_PER_S
 

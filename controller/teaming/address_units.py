@@ -1,4 +1,4 @@
-"""Address units: the addresses behind VM ports that have their own uplinks, each with a slot.
+"""Address units: addresses behind VM ports, each with its own uplink and a number (slot) in flows.
 
 An address is added when the switch learns it. It is removed when the switch learns it on another
 port, or when its frames arrive from outside the bridge. The switch forgets an address that has been
