@@ -55,7 +55,7 @@ class Damping:
     def note(
         self, unit: str, now_s: float, by_load: bool = True, provisional: bool = False
     ) -> None:
-        """Record a move. `by_load`: because of load. `provisional`: as in `Moved`."""
+        """Record a move. `by_load`: whether load is the reason. `provisional`: as in `Moved`."""
         before = self._moves.get(unit, ())
         last = _by_load(before)
         if by_load and last and last.is_open(now_s):

@@ -62,7 +62,7 @@ class Announcer(Feature[LearnedRead]):
         self._asked = frozenset()
 
     def forget_switch(self) -> None:
-        """Forget pending readings, which will not be answered, and drop the frames for NORMAL."""
+        """Forget pending requests, because no replies will come, and drop the frames for NORMAL."""
         self.introductions, self.reads_ahead = [], False
 
     # ---- announcements -----------------------------------------------------------------

@@ -73,7 +73,7 @@ class Ledger:
             tell(fault)
 
     def counts(self) -> Mapping[str, int]:
-        """Return the number of faults of each part."""
+        """Return the number of faults of each part of the service."""
         with self._lock:
             return {part: self._last[part].count if part in self._last else 0 for part in PARTS}
 

@@ -67,7 +67,7 @@ class Watch:
     due_s: float = field(default=float("inf"))
 
     def begin(self, leads: bool, now_s: float) -> list[Ask]:
-        """Start as leader or standby, after connecting or a new role. Return requests to send."""
+        """Start as leader or standby, after connecting or a change of role. Return requests to send."""
         lost = self.leads and not leads
         self.leads, self.asks, self.unanswered = leads, False, False
         self._silent_ticks, self._pending = 0, None
