@@ -131,8 +131,9 @@ def answer(path: Path, words: tuple[str, ...], names: history.Names | None = Non
 def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> None:
     """Refuse names that neither exist now nor are in the history."""
     bridge, port = query.bridge, query.port
-    if bridge not in (None, *names.bridges) and not _found(path, history.Query(bridge, last=1)):
-        raise ValueError(_unknown("bridge", bridge, names.bridges, "ovs-vsctl list-br"))
+    known = bridge is None or bridge in names.bridges
+    if not known and not _found(path, history.Query(bridge, last=1)):
+        raise ValueError(_unknown("bridge", bridge or "", names.bridges, "ovs-vsctl list-br"))
     # The name of an address behind a VM port begins with the port's name.
     if port is not None and names.ports.isdisjoint((port, port.rpartition("/")[0])):
         raise ValueError(_unknown("VM port", port, names.ports, "ovs-lbt show"))

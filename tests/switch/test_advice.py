@@ -977,7 +977,7 @@ def frames_that_are_dropped(at: Stage) -> Generator[Case]:
     at.vsctl("clear", "interface", at.vm, "external_ids")
 
 
-def tunnel(bed: Bed) -> None:
+def vxlan_uplink(bed: Bed) -> None:
     """One more uplink: VXLAN, whose devices have no speed, over a cable of its own."""
     name, end = f"{bed.prefix}u8", bed._upstream_end(8)
     cable, other = f"{bed.prefix}c8", f"{bed.prefix}d8"
@@ -1001,7 +1001,7 @@ def tunnel(bed: Bed) -> None:
 @state(ON_PLAIN, "text/show_view.guessed: ovs-lbt set interface {} capacity-mbps=MBPS")
 def an_uplink_of_unknown_speed(at: Stage) -> Generator[Case]:
     with other_bed(at, ON_PLAIN) as bed:
-        tunnel(bed)
+        vxlan_uplink(bed)
         with at.attached():
             yield Case(at.asks("show", at.br), {"MBPS": "1000"})
             assert "guess" not in at.checks()[1]
