@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import json
 import os
 import shutil
@@ -212,7 +213,9 @@ def _usage_error(options: argparse.Namespace) -> str:
         found = f"both {options.layout} and --all" if options.all else "no layout"
         return f"the command names {found}; expected --all | {' | '.join(LAYOUT_NAMES)}"
     if options.layout and options.layout not in LAYOUT_NAMES:
-        return f"layout {options.layout} does not exist; expected {' | '.join(LAYOUT_NAMES)}"
+        near = difflib.get_close_matches(options.layout, LAYOUT_NAMES, 1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        return f"layout {options.layout} does not exist{meant}; expected {' | '.join(LAYOUT_NAMES)}"
     if options.direction != "send" and options.layout != "vmware_lbt":
         return f"--direction {options.direction} requires vmware_lbt, the layout whose load has a direction"
     if not (options.seeds or options.seed):

@@ -13,7 +13,7 @@ from typing import Any
 from controller.api.commands import BY_NAME
 from controller.api.requests import assignments
 from controller.config.keys import BRIDGE_KEYS
-from controller.config.kinds import DURATION, Kind, integer
+from controller.config.kinds import DURATION, Kind, integer, name_in
 from controller.replay.figures import Figures
 from controller.replay.host import Options
 from controller.replay.prometheus import fetch
@@ -86,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         shown = help if default is None else f"{help} (default: %(default)s)"
         add(name, metavar=metavar, help=shown, type=kind and _typed(kind), default=default)
 
+    policies = [*PRESETS, *installed_policies()]
     trace = f"a .csv or .csv.gz file with the columns {', '.join(COLUMNS)}"
     add("trace", metavar="TRACE", type=Path, nargs="?", help=trace)
     option("--prometheus", "URL", "read metrics from Prometheus instead of TRACE")
@@ -96,7 +97,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="P",
         action="append",
         required=True,
-        choices=[*PRESETS, *installed_policies()],
+        choices=policies,
+        type=_typed(name_in(policies)),
         help="a teaming policy, built in or from an installed package; repeat to compare policies",
     )
     option("--uplinks", "N", "the number of uplinks per host", integer(2, MAX_UPLINKS), 2)
@@ -133,7 +135,7 @@ def _typed(kind: Kind) -> Callable[[str], Any]:
         try:
             return kind.parse(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(invalid(text, kind.expected)) from error
+            raise argparse.ArgumentTypeError(invalid(text, kind.expected, kind.words)) from error
 
     return parse
 

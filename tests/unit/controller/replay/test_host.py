@@ -276,3 +276,9 @@ def test_the_command_tells_people_in_80_columns(capsys: pytest.CaptureFixture[st
     out, err = capsys.readouterr()
     assert "originating-port        14.82    12.12" in out
     assert max(map(len, out.splitlines())) <= 80 and err == ""
+
+
+def test_an_unknown_policy_gets_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["replay", str(EXAMPLE), "--policy", "adaptve"])
+    assert "adaptve is invalid (did you mean adaptive?)" in capsys.readouterr().err
