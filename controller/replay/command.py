@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
 
     def option(name: str, metavar: str, help: str, kind: Any = None, default: Any = None) -> None:
-        shown = help if default is None else f"{help} (default: %(default)s)"
+        shown = help if default is None else f"{help} (default: {default})"
         add(name, metavar=metavar, help=shown, type=kind and _typed(kind), default=default)
 
     policies = [*PRESETS, *installed_policies()]
@@ -114,8 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     option("--out", "DIR", "save plots of the excess over time to DIR", Kind(Path, "a directory"))
     add("--json", action="store_true", help="print JSON")
-    processes = "the number of processes (default: two per core)"
-    option("--processes", "N", processes, integer(1, 1024))
+    option("--processes", "N", "the number of processes (default: 2 per core)", integer(1, 1024))
     return parser
 
 

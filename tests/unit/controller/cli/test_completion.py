@@ -92,6 +92,11 @@ def test_every_command_is_offered_and_told() -> None:
     assert all(offered("").values())
 
 
+def test_every_option_of_replay_is_told() -> None:
+    told = offered("replay --")
+    assert {"--since", "--uplinks", "--seed"} <= told.keys() and all(told.values())
+
+
 def test_policies_are_those_that_there_are() -> None:
     assert set(words("attach free --policy ")) == PRESETS.keys()
 
