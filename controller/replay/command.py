@@ -53,14 +53,14 @@ def main(arguments: Sequence[str]) -> int:
     how = Options(options.uplinks, Mix(options.flows, options.seed), settings)
     try:
         if options.out is not None:
-            from topologies.reports import replayed
+            from topologies.reports.plots import draw_replay
         for policy in policies:
             load_policy(policy)
         hosts = _hosts(options)
         found = replay(hosts, policies, how, _progress(), options.processes)
         if options.out is not None:
             excess = {policy: _over_time(of) for policy, of in found.items()}
-            paths = replayed.draw(excess, options.bridge or options.trace.name, options.out)
+            paths = draw_replay(excess, options.bridge or options.trace.name, options.out)
             for path in paths:
                 print(f"ovs-lbt: {path}", file=sys.stderr)
     except (BadTrace, Refused, OSError, ImportError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib import pyplot
@@ -20,12 +20,14 @@ from topologies.compare.figures import (
 from topologies.compare.run import Observed
 from topologies.loads.flow_load import Completion, slowdown
 from topologies.loads.settling import Reading, rates
-from topologies.reports.plots import COLOURS, Points, lines, saved
+from topologies.reports.plots import COLOURS, saved
 
 PHASE_SHADES = ("#f3f5f8", "#e3e9f1")
 MOVE_COLOUR, EVENT_COLOUR = "#b3261e", "#444444"
 # Samples are too frequent for a clear line, so each point is a mean over this span.
 POINT_S = 1.0
+# The points of a line.
+Points = Sequence[tuple[float, float]]
 # Below this share of all flows, single flows make the line.
 LEAST_SHARE = 0.001
 
@@ -51,11 +53,14 @@ def over_time(
     for (axes,), (contender, (observed, *_)) in zip(rows, contenders.items(), strict=True):
         details = observed.outcome.details
         zero_s = details["shift_s"] if isinstance(details, dict) and "shift_s" in details else 0.0
-        points: Mapping[str, Points] = {
-            uplink: [(at_s - zero_s, 100 * ratio) for at_s, ratio in used]
-            for uplink, used in _used(result, observed).items()
-        }
-        lines(axes, points, ": ".join([contender, *_outcome(observed)]), 110)
+        for number, (uplink, points) in enumerate(_used(result, observed).items()):
+            times_s = [at_s - zero_s for at_s, _ in points]
+            percents = [100 * ratio for _, ratio in points]
+            colour = COLOURS[number % len(COLOURS)]
+            axes.plot(times_s, percents, color=colour, linewidth=1.5, label=uplink)
+        axes.set_title(": ".join([contender, *_outcome(observed)]), fontsize=10, loc="left")
+        axes.set_ylim(0, 110)
+        axes.grid(True, axis="y", color="#dddddd", linewidth=0.6)
         for index, phase in enumerate(phases if contender == "load-based" else ()):
             axes.axvspan(phase.start_s, phase.end_s, color=PHASE_SHADES[index % 2], zorder=0)
             axes.text((phase.start_s + phase.end_s) / 2, 95, phase.name, fontsize=9, ha="center")
