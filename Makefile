@@ -4,8 +4,6 @@
 #   make bench        every benchmark layout with every policy and every peer, as often as for docs/benchmarks.md,
 #                     in about ten hours; reports list differences from it (ARGS=--quick checks in minutes that it works)
 #   make bench-scale  the cost of 1 to 300 bridges on one service, failovers included (ARGS='--bridges 1 10 100')
-#   make bench-database  the cost of a restart of ovsdb-server, for ovs-lbt and for bonds (ARGS='--out FILE')
-#   make bench-learning  how late an upstream Open vSwitch learns addresses; ovs-lbt takes no part
 #   make bench-replay  how long ovs-lbt replay takes for 64 VM ports, and for a part of them with every poll
 #                     (ARGS='--trace FILE --out FILE')
 #   make bench-times  durations and losses on a real switch, compared with the limits in the documents, in
@@ -66,7 +64,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup setup-kernel demo bench bench-cached bench-new-connections bench-translation bench-database bench-failovers bench-learning bench-overlay bench-paths bench-quiet-paths bench-replay bench-scale bench-set-up bench-times test test-all test-quick test-ryu test-fresh bench-provider \
+.PHONY: help setup setup-kernel demo bench bench-cached bench-new-connections bench-translation bench-database bench-failovers bench-overlay bench-paths bench-quiet-paths bench-replay bench-scale bench-set-up bench-times test test-all test-quick test-ryu test-fresh bench-provider \
 	test-ovs test-kernel atheris fuzz soak dashboards deb wheels lint format \
 	clean
 
@@ -89,24 +87,19 @@ bench: setup
 bench-times: setup
 	$(BIN)/python -m pytest -m times --figures out/times.json $(SWITCHES) $(PYTEST_ARGS)
 
-bench-database: setup
-	$(BIN)/python -m tests.switch.chaos.database $(ARGS)
-
-bench-learning: setup
-	$(BIN)/python -m tests.switch.chaos.learning $(ARGS)
-
 bench-replay: setup
 	$(BIN)/python -m tests.unit.controller.replay.bench $(ARGS)
 
 # Other commands replace these targets, and measure the same or the most similar figures.
 bench-cached: INSTEAD = ovs-lbt bench connections
+bench-database: INSTEAD = make soak
 bench-failovers: INSTEAD = make bench-scale ARGS='--bridges 300'
 bench-new-connections bench-set-up bench-translation: INSTEAD = ovs-lbt bench connections --rates 1000 10000
 bench-overlay: INSTEAD = python -m pytest --figures FILE tests/switch/test_ovn_overlays.py
 bench-paths: INSTEAD = ovs-lbt bench converged
 bench-provider: INSTEAD = python -m pytest tests/switch/test_ovn_provider.py
 bench-quiet-paths: INSTEAD = python -m pytest tests/switch/test_path_quiet.py
-bench-cached bench-failovers bench-new-connections bench-overlay bench-paths bench-provider bench-quiet-paths bench-set-up bench-translation:
+bench-cached bench-database bench-failovers bench-new-connections bench-overlay bench-paths bench-provider bench-quiet-paths bench-set-up bench-translation:
 	@echo "$@ no longer exists; run: $(INSTEAD)" >&2; exit 2
 
 bench-scale: setup

@@ -18,7 +18,7 @@ import pytest
 from controller.api import history
 from tests.switch import frames, path_faults
 from tests.switch.bed import PLAIN, Bed, BedSpec, Station, Uplink, Upstream, learning_at_once, run
-from tests.switch.bench import RECEIVED_BYTES, SENT_BYTES, counters
+from tests.switch.counters import RECEIVED_BYTES, SENT_BYTES, counters
 from tests.switch.judging import OUTAGE_S, at_most, few_lost, judges_time, soon
 from tests.switch.service import Service
 from tests.switch.waiting import HANG_S, wait_until

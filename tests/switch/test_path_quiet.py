@@ -23,7 +23,7 @@ import pytest
 
 from tests.switch import datapath, frames, iperf
 from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream, run
-from tests.switch.bench import RECEIVED, counters
+from tests.switch.counters import RECEIVED, counters
 from tests.switch.path_faults import Talk, blocked, checking, faults, found_after_s, told_faults
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
