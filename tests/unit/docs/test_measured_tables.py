@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests import documents
+from tests.switch.chaos import losses
 from tests.unit.docs.figures import (
     NUMBER,
     RESULTS,
@@ -609,3 +611,8 @@ def test_path_checks_find_nothing_on_quiet_networks() -> None:
     many = [run["more"] for run in runs if run["case"] == "hosts"]
     assert many and not any(more["silent"] for more in many)
     assert not any(fault["found_elsewhere"] for more in many for fault in more["faults"])
+
+
+def test_chaos_md_has_the_bounds_and_losses_of_chaos() -> None:
+    text = (documents.ROOT / CHAOS).read_text()
+    assert losses.with_table(text) == text, "again: python -m tests.switch.chaos.losses"

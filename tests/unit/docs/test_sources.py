@@ -108,7 +108,7 @@ GENERATED = re.compile(r"<!-- (\w+): begin.*?<!-- \1: end -->", re.DOTALL)
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_table_with_raw_figures_is_compared_with_them(name: str) -> None:
-    # What is generated from raw figures is compared as a whole (test_chaos_losses.py).
+    # What is generated from raw figures is compared as a whole (test_measured_tables.py).
     written = GENERATED.sub("", (DOCS / name).read_text())
     # A table may be in an item of a list, and so is its source.
     found = [
