@@ -117,7 +117,7 @@ def parts() -> tuple[Part, ...]:
     for seed in range(1, SEEDS + 1):
         # Each kind of team with and without them: teams repeat after three seeds.
         extras = "--adaptive --standby " * (seed % 4 == 0)
-        words = f"--seed {seed} --events {EVENTS} {extras}--go-on --tries 0 --out out/all/chaos"
+        words = f"--seed {seed} --events {EVENTS} {extras}--go-on --out out/all/chaos"
         command = f".venv/bin/python -m tests.switch.chaos.soak {words}"
         found.append(
             _local("chaos", f"seed-{seed}", command, 350 if extras else 200, at_a_time=cores)

@@ -45,12 +45,12 @@ class Probe:
     wrong: Callable[[Counter[str]], str]
 
 
-def settle(world: World, traffic: Traffic, within_s: float) -> list[str]:
+def settle(world: World, traffic: Traffic) -> list[str]:
     """What is still wrong after a while; nothing, once all is well.
 
     First nobody but the network is asked to speak: a VM that is silent must be reached, too.
     """
-    deadline_s = time.monotonic() + within_s
+    deadline_s = time.monotonic() + SETTLED_WITHIN_S
     everywhere = (reached, exchanged, from_cables)
     by_frames = everywhere[1:2] if world.state.on_normal else everywhere
     looks = [*(functools.partial(look, world, traffic) for look in by_frames)]

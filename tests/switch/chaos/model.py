@@ -232,12 +232,6 @@ class Kind:
         return self.while_dead or state.service is not Service.DEAD
 
 
-def possible(state: State, event: Event) -> bool:
-    """Whether it can happen now."""
-    kind = KINDS.get(event.kind)
-    return kind is not None and kind.happens(state) and event.args in kind.choices(state)
-
-
 def after(state: State, event: Event) -> State:
     """The state that it leaves."""
     return KINDS[event.kind].after(state, event.args)
@@ -282,16 +276,6 @@ def generate(state: State, seed: int, done: int = 0) -> Iterator[Event]:
         state = after(state, event)
         since_hot = 0 if name == "hot" else since_hot + 1
         yield event
-
-
-def only_possible(state: State, events: Iterable[Event]) -> list[Event]:
-    """The same without what others that are missing had made possible."""
-    kept = []
-    for event in events:
-        if possible(state, event):
-            kept.append(event)
-            state = after(state, event)
-    return kept
 
 
 def _uplink(state: State, name: str, **changes: object) -> State:

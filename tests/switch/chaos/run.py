@@ -63,7 +63,6 @@ def carry_out(
     tor: Upstream,
     tell: Told = print,
     for_s: float = float("inf"),
-    settled_within_s: float = checks.SETTLED_WITHIN_S,
     extras: Extras = Extras(),  # noqa: B008
     go_on: bool = False,
     report: Report | None = None,
@@ -71,16 +70,15 @@ def carry_out(
 ) -> Report:
     """Build a seed's world, and let the events happen to it until one goes wrong.
 
-    No event begins later than `for_s` after the first one. All is to be well again
-    `settled_within_s` after each. `go_on`: losses are findings only, and do not end it. `report`:
-    of events before these, on another bed. `keep` gets it after each event.
+    No event begins later than `for_s` after the first one. `go_on`: losses are findings only, and do not
+    end it. `report`: of events before these, on another bed. `keep` gets it after each event.
     """
     report = report or Report(seed)
     with (
         built(seed, tor, extras) as world,
         contextlib.closing(Traffic(world.bed)) as traffic,
     ):
-        if wrong := checks.settle(world, traffic, settled_within_s):
+        if wrong := checks.settle(world, traffic):
             report.violations = ["before any event", *wrong]
             return report
         begin_s = time.monotonic()
@@ -89,9 +87,7 @@ def carry_out(
             if since_s > begin_s + for_s:
                 break
             report.events.append(event)
-            report.violations, beyond, counted = _one(
-                world, traffic, number, event, settled_within_s
-            )
+            report.violations, beyond, counted = _one(world, traffic, number, event)
             report.counted.append(counted)
             report.findings += [
                 Finding(number, str(event), what, round(counted.late_s, 3)) for what in beyond
@@ -112,7 +108,7 @@ def carry_out(
 
 
 def _one(
-    world: World, traffic: Traffic, number: int, event: Event, settled_within_s: float
+    world: World, traffic: Traffic, number: int, event: Event
 ) -> tuple[list[str], list[str], Counted]:
     """What went wrong, what the way of frames has beyond its bounds, and all that was counted."""
     counted = Counted(event)
@@ -121,7 +117,7 @@ def _one(
             world.carry_out(event)
             background.vms_fall_silent()
             since_s = time.monotonic()
-            wrong = checks.settle(world, traffic, settled_within_s)
+            wrong = checks.settle(world, traffic)
             counted.settle_s = time.monotonic() - since_s
         except (AssertionError, RuntimeError, OSError, ValueError) as error:
             wrong = [f"{type(error).__name__}: {error}"]

@@ -1,8 +1,8 @@
 """Random events for hours: `make soak SEED=1 EVENTS=500`, or `ARGS='--replay FILE'`.
 
-A run stops at the first violation. It writes the fewest events that still lead to a violation to a
-replay file, next to a summary: out/soak/seed-N.json. With `--go-on`, lost frames beyond the limits
-and duplicates are only listed there, and do not stop the run.
+A run stops at the first violation. It writes its events to a replay file, next to a summary:
+out/soak/seed-N.json. With `--go-on`, lost frames beyond the limits and duplicates are only listed
+there, and do not stop the run.
 
 After each event, the summary is written again, and seed-N.events gets a line with all counts.
 `--resume` skips these events, and runs the remaining ones on a new set of bridges. With `--jobs`,
@@ -25,25 +25,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.switch.bed import Upstream, upstream_ovs
-from tests.switch.chaos import checks, losses, model, run
+from tests.switch.bed import upstream_ovs
+from tests.switch.chaos import losses, model, run
 from tests.switch.chaos.losses import Counted
 from tests.switch.chaos.model import Event
 from tests.switch.chaos.run import Report
-from tests.switch.chaos.shrink import smallest
 from tests.switch.chaos.world import Extras, first_state, spec_of
 from tests.switch.wire import OwnNetwork
 from topologies.reports.origin import origin
-
-TRIES = 16
-# What is still wrong then stays so, but where LACP comes back: enough to try with fewer events.
-TRIED_FOR_S = 12.0
 
 
 def main() -> int:
     """Exit status: 0 without a violation, 1 with a violation, 2 for wrong usage."""
     options = _options()
-    extras = Extras(options.adaptive, options.standby, options.sabotage)
+    extras = Extras(options.adaptive, options.standby)
     # As Ctrl-C does: what was started is to be ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -72,8 +67,7 @@ def main() -> int:
             )
             if report.violations:
                 print("\n".join(run.lines(report)), flush=True)
-                tries = 0 if options.sabotage else options.tries
-                kept.found(_fewest(report, report.events[done:], tor, tries, extras))
+                kept.found(report.events[done:])
             kept.write()
             print(kept)
             if report.violations:
@@ -153,10 +147,10 @@ class Kept:
         made.write_text(summary)
         made.replace(self._summary)
 
-    def found(self, fewest: Sequence[Event]) -> None:
-        """The fewest events that end in a violation, too."""
+    def found(self, happened: Sequence[Event]) -> None:
+        """Write the events of this bed, which end in a violation, to the replay file."""
         head = "".join(f"# {line}\n" for line in "\n".join(self.report.violations).split("\n"))
-        self._replay.write_text(head + model.as_text(fewest))
+        self._replay.write_text(head + model.as_text(happened))
         print(f"replay with: make soak SEED={self.report.seed} ARGS='--replay {self._replay}'")
 
     def __str__(self) -> str:
@@ -196,7 +190,6 @@ def _options() -> argparse.Namespace:
     add("--resume", action="store_true", help="continue an interrupted run")
     add("--events", type=int, default=500, help="the number of events of each seed (500)")
     add("--replay", type=Path, help="run the events of this file instead")
-    add("--tries", type=int, default=TRIES, help=f"attempts to find fewer events ({TRIES})")
     add(
         "--for-s",
         type=float,
@@ -207,34 +200,8 @@ def _options() -> argparse.Namespace:
     add("--adaptive", action="store_true", help="use `adaptive`, with VMs that it splits")
     add("--standby", action="store_true", help="run a second service, which takes over")
     add("--go-on", action="store_true", help="do not stop if frames are lost")
-    kinds, sabotage = (
-        ("", *model.KINDS),
-        "lose frames at each event of this kind, which the run must detect",
-    )
-    add("--sabotage", default="", choices=kinds, metavar="KIND", help=sabotage)
     add("--out", type=Path, default=Path("out/soak"))
     return parser.parse_args()
-
-
-def _fewest(
-    report: Report, happened: Sequence[Event], tor: Upstream, tries: int, extras: Extras
-) -> list[Event]:
-    """The fewest events that were found to end in a violation, too. `happened`: on that bed."""
-    first = first_state(report.seed, extras)
-
-    def fails(events: list[Event]) -> bool:
-        left = model.only_possible(first, events)
-        if not left or left[-1] != events[-1]:
-            return False
-        print(f"trying {len(left)} of {len(happened)} events", flush=True)
-        within_s = checks.SETTLED_WITHIN_S if first.negotiated else TRIED_FOR_S
-        found = run.carry_out(
-            report.seed, left, tor, lambda _: None, settled_within_s=within_s, extras=extras
-        )
-        # Another one that goes wrong is another story.
-        return bool(found.violations) and len(found.events) == len(left)
-
-    return model.only_possible(first, smallest(happened, fails, tries))
 
 
 def _team(seed: int) -> str:
