@@ -1,7 +1,8 @@
-"""Off-home addresses of tunnel endpoints, on a real switch: what is sent to them comes to the endpoint, once.
+"""Off-home addresses of tunnel endpoints, on a real switch: they move with what has them, and peers can answer.
 
 The first VM stands for an endpoint, whose connections are spread over three uplinks. The pipeline is
-installed as the service would, without it.
+installed as the service would, without it. tests/unit/controller/dataplane/test_endpoints.py carries out
+its flows for everything else.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from controller.dataplane.pipeline import build
 from controller.dataplane.team import Endpoint, Team
 from policies.classifiers import Classifier
 from tests.switch import datapath, frames
-from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station, Uplink, on_beds, run
+from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, on_beds, run
 from tests.switch.direct import Direct
 from tests.switch.test_hashing import in_turn, install, segment, team_of
 from tests.switch.waiting import wait_until
@@ -30,34 +31,23 @@ pytestmark = on_beds(BedSpec(PLAIN, 3, (None, None)))
 by_either_hash = pytest.mark.parametrize("dp_hash", [False, True], ids=["multipath", "dp_hash"])
 
 
-def overlay(bed: Bed, dp_hash: bool = False, number: int = 0) -> Team:
-    """The team with a station as an endpoint; the home of the first one is the first uplink."""
+def overlay(bed: Bed, dp_hash: bool = False) -> Team:
+    """The team with the first VM as an endpoint, whose home is the first uplink."""
     team = team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash)
     macs = tuple((uplink, OFF_HOME.format(uplink)) for uplink in team.uplinks)
     lanes = dict(zip(team.uplinks, in_turn(team.uplinks, len(team.uplinks)), strict=True))
-    endpoint = Endpoint(team.vm_ports[number].ofport, bed.stations[number].mac, macs)
+    endpoint = Endpoint(team.vm_ports[0].ofport, bed.vms[0].mac, macs)
     return replace(team, endpoints=(endpoint,), lanes=lanes)
 
 
-@pytest.fixture
-def team(bed: Bed, direct: Direct) -> Team:
-    return install(bed, direct, overlay(bed))
-
-
-def to(bed: Bed, mac: str, count: int = 1, source: Station | None = None) -> list[Shot]:
-    """Frames of a host upstream, or of another station, to an address."""
-    sender = source or bed.hosts[0]
+def to(bed: Bed, mac: str, count: int) -> list[Shot]:
+    """Frames of a host upstream to an address."""
+    sender = bed.hosts[0]
 
     def made(of: str, tag: int, frame_id: int) -> bytes:
         return frames.udp(of, mac, vlan=tag, frame_id=frame_id)
 
     return [bed.shot(sender.point, made, sender.mac, 0, 0, f"to {mac}") for _ in range(count)]
-
-
-def by(bed: Bed, uplink: Uplink, mac: str) -> Shot:
-    """A frame to an address that one uplink brings, whatever switches upstream know."""
-    (shot,) = to(bed, mac)
-    return replace(shot, point=uplink.upstream_end)
 
 
 def received(bed: Bed, shots: list[Shot]) -> list[list[str]]:
@@ -106,47 +96,6 @@ def test_what_is_read_back_is_what_was_installed(bed: Bed, direct: Direct) -> No
     assert not pipeline.changes(build(team), direct.installed())
 
 
-def test_a_silent_address_is_served_by_one_uplink(bed: Bed, team: Team) -> None:
-    """If the network floods a frame to it, each uplink brings one, and one is taken."""
-    for lane, mac in team.endpoints[0].off_home_macs:
-        first = bed.uplinks[team.uplinks.index(lane)]
-        shots = [by(bed, uplink, mac) for uplink in bed.uplinks]
-        expected = [["vm0"] if uplink is first else [] for uplink in bed.uplinks]
-        assert received(bed, shots) == expected
-        # Nobody has sent from it, so the switch upstream floods it.
-        assert received(bed, to(bed, mac, 5)) == 5 * [["vm0"]]
-        with bed.cable_pulled(first):
-            bed.revalidated()
-            second = bed.uplinks[team.uplinks.index(team.lanes[lane][1])]
-            shots = [by(bed, uplink, mac) for uplink in bed.uplinks if uplink is not first]
-            alive = [uplink for uplink in bed.uplinks if uplink is not first]
-            assert received(bed, shots) == [["vm0"] if u is second else [] for u in alive]
-
-
-def test_nobody_else_is_heard_or_reached_under_such_an_address(bed: Bed, team: Team) -> None:
-    """Neither a frame that comes back from the network, nor one that a VM forges, goes anywhere."""
-    for _, mac in team.endpoints[0].off_home_macs:
-        for point in (
-            *(uplink.upstream_end for uplink in bed.uplinks),
-            *(vm.point for vm in bed.vms),
-        ):
-            for made in (_to_the_other, frames.broadcast):
-                assert received(bed, [bed.shot(point, made, mac, 0, 0, "ours")]) == [[]]
-
-
-def _to_the_other(source: str, vlan: int, frame_id: int) -> bytes:
-    return frames.plain(source, "02:dd:00:00:00:01", vlan, frame_id)
-
-
-@by_either_hash
-def test_each_uplink_has_an_address_to_which_peers_can_answer(
-    bed: Bed, direct: Direct, dp_hash: bool
-) -> None:
-    team = install(bed, direct, overlay(bed, dp_hash))
-    assert {*left(bed, connections(bed))} == {*sources(bed, team).items()}
-    can_be_answered(bed, team)
-
-
 def can_be_answered(bed: Bed, team: Team) -> None:
     """Assert that what is sent to each address of the endpoint reaches it once."""
     bed.revalidated()
@@ -161,6 +110,8 @@ def test_addresses_move_to_another_uplink_with_what_has_them(
     """Nobody tells switches upstream but the frames themselves: the service is not there."""
     team = install(bed, direct, overlay(bed, dp_hash))
     before = left(bed, connections(bed))
+    assert {*before} == {*sources(bed, team).items()}
+    can_be_answered(bed, team)
     for position, failed in enumerate(bed.uplinks):
         following = bed.uplinks[(position + 1) % len(bed.uplinks)].name
         with bed.cable_pulled(failed):
@@ -172,45 +123,6 @@ def test_addresses_move_to_another_uplink_with_what_has_them(
         bed.revalidated()
         assert left(bed, connections(bed)) == before
         can_be_answered(bed, team)
-
-
-def test_a_learning_packet_leaves_once_by_the_uplink_that_serves_the_address(
-    bed: Bed, team: Team
-) -> None:
-    vm, other = bed.vms
-    for lane, mac in team.endpoints[0].off_home_macs:
-        announced = bed.shot(vm.point, frames.rarp, mac, 0, 0, "a learning packet")
-        assert left(bed, [announced]) == [(bed.uplinks[team.uplinks.index(lane)].name, mac)]
-        assert received(bed, to(bed, mac, 3)) == 3 * [["vm0"]]
-        forged = bed.shot(other.point, frames.rarp, mac, 0, 0, "a forged learning packet")
-        assert received(bed, [forged]) == [[]]
-
-
-def test_it_is_reached_while_nothing_is_spread(bed: Bed, direct: Direct) -> None:
-    """A split has ended, and peers still send to the address that they heard last."""
-    split = overlay(bed)
-    whole = replace(
-        split,
-        vm_ports=tuple(replace(port, hashed=None) for port in split.vm_ports),
-        hashes=(),
-    )
-    install(bed, direct, whole)
-    for _, mac in split.endpoints[0].off_home_macs:
-        assert received(bed, to(bed, mac, 3)) == 3 * [["vm0"]]
-
-
-def test_the_bridges_own_port_is_reached(bed: Bed, direct: Direct) -> None:
-    """LOCAL, which most hosts send tunnels by."""
-    number = bed.stations.index(bed.local)
-    team = install(bed, direct, overlay(bed, number=number))
-    for lane, mac in team.endpoints[0].off_home_macs:
-        first = bed.uplinks[team.uplinks.index(lane)]
-        shots = [by(bed, uplink, mac) for uplink in bed.uplinks]
-        expected = [["LOCAL"] if uplink is first else [] for uplink in bed.uplinks]
-        assert received(bed, shots) == expected
-        announced = bed.shot(bed.local.point, frames.rarp, mac, 0, 0, "a learning packet")
-        assert left(bed, [announced]) == [(first.name, mac)]
-        assert received(bed, to(bed, mac, 3)) == 3 * [["LOCAL"]]
 
 
 # ---- tunnels of the kernel, with a peer in userspace ---------------------------------------

@@ -1,6 +1,7 @@
 """Off-home addresses of tunnel endpoints: what leaves under them, and what comes back to them.
 
-Flows and groups are carried out here frame by frame; tests/switch/test_off_home.py asks a switch.
+Flows and groups are carried out here frame by frame; tests/switch/test_off_home.py has a switch hash
+connections.
 """
 
 from __future__ import annotations
