@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from tests.switch import frames
@@ -22,24 +23,25 @@ class Traffic:
         flows = [(a.point, frames.udp(a.mac, b.mac)) for a, b in self._ways]
         self._ears = bed.ears(*{b.point for _, b in self._ways})
         self._stream = Stream(flows, FLOW_PPS)
-        self._lost: dict[str, int] = {}
+        # The numbers of the frames of each flow that never arrived.
+        self._lost: dict[str, list[int]] = {}
         self._most_copies = 0
+        self._began_at = 0.0
 
     def __enter__(self) -> Traffic:
         self._ears.__enter__()
         self._stream.__enter__()
+        self._began_at = time.time()
         return self
 
     def __exit__(self, *error: object) -> None:
         try:
-            self._stream.stop()
+            sent = range(self._stream.stop().count)
             self._ears.until_quiet()
             for i, (a, b) in enumerate(self._ways):
-                ear = self._ears[b.point]
-                if count := self._stream.lost(ear, i):
-                    self._lost[f"{a} to {b}"] = count
-                copies = self._stream.received(ear, i).values()
-                self._most_copies = max([self._most_copies, *copies])
+                received = self._stream.received(self._ears[b.point], i)
+                self._lost[f"{a} to {b}"] = [n for n in sent if n not in received]
+                self._most_copies = max([self._most_copies, *received.values()])
         finally:
             self._ears.close()
 
@@ -48,8 +50,13 @@ class Traffic:
         self._stream.more([self._ears[b.point] for _, b in self._ways], count)
 
     def lost(self) -> dict[str, int]:
-        """After the block: the frames of each flow that never arrived, if any."""
-        return self._lost
+        """After the block: how many frames of each flow never arrived, if any."""
+        return {flow: len(numbers) for flow, numbers in self._lost.items() if numbers}
+
+    def lost_after(self, at: float) -> list[int]:
+        """The same of those that were sent after a time, in seconds since the epoch; 0 included."""
+        first = (at - self._began_at) * FLOW_PPS
+        return [sum(n > first for n in numbers) for numbers in self._lost.values()]
 
     def most_copies(self) -> int:
         """After the block: how often the frame was heard that was heard most often."""
