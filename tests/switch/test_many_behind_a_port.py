@@ -15,10 +15,9 @@ from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Station, on_beds
 from tests.switch.judging import judges_time, soon
 from tests.switch.service import Service
-from tests.switch.test_reconnect import flows_of, groups_of
-from tests.switch.trace import outputs
+from tests.switch.test_reconnect import flows_of
 from tests.switch.waiting import holds, wait_until
-from tests.switch.wire import CATCH_UP_S, Heard, Point, Stream
+from tests.switch.wire import Heard
 
 VMS = 8
 CAPACITY_MBPS = 100
@@ -133,71 +132,7 @@ def unicast(bed: Bed, sender: Station, destination: str) -> Shot:
     return bed.frame_of(sender, frames.to(destination), story=f"unicast to {destination}")
 
 
-@on_one_bed
-def test_traced_nothing_goes_from_uplink_to_uplink_or_back(spread: Bed, service: Service) -> None:
-    bed = spread
-    home = service.port(bed, bed.patch)["uplink"]
-    wrong = []
-    for uplink in bed.uplinks:
-        for vm in bed.nested:
-            for kind, flow, expected in (
-                ("to it", {"dl_src": OUTSIDER, "dl_dst": vm.mac}, [vm.port]),
-                ("its own", {"dl_src": vm.mac, "dl_dst": frames.BROADCAST}, []),
-                ("its own", {"dl_src": vm.mac, "dl_dst": "02:dd:00:00:00:01"}, []),
-            ):
-                seen = outputs(bed.ovs, bed.bridge, uplink.name, **flow)
-                if seen != expected:
-                    wrong.append(f"{kind} {flow} by {uplink}: {seen}, expected {expected}")
-        broadcast = {"dl_src": OUTSIDER, "dl_dst": frames.BROADCAST}
-        seen = outputs(bed.ovs, bed.bridge, uplink.name, **broadcast)
-        heard = {vm.port for vm in bed.nested} & set(seen)
-        if heard != ({vm.port for vm in bed.nested} if uplink.name == home else set()):
-            wrong.append(f"a broadcast by {uplink}, home {home}: {seen}")
-        if len(seen) != len(set(seen)) or {u.name for u in bed.uplinks} & set(seen):
-            wrong.append(f"a broadcast by {uplink} goes to {seen}")
-    assert not wrong, "\n".join(wrong)
-
-
 # ---- balanced --------------------------------------------------------------------------
-
-
-@on_one_bed
-def test_addresses_are_balanced_in_both_directions_as_ports_are(
-    spread: Bed, service: Service
-) -> None:
-    """Four send, four receive 22 Mbit/s, all by one uplink: 88 % each way; one of each moves."""
-    bed = spread
-    service.do("move", bed.patch, bed.uplinks[0].name)
-    assert units(bed, service)[bed.uplinks[0].name] == VMS
-    before = threshold_moves(bed, service)
-    size = round(22e6 / 8 / FLOW_PPS)
-    host, flows = bed.hosts[0], list[tuple[Point, bytes]]()
-    for number, vm in enumerate(bed.nested):
-        source, target = (host, vm) if number % 2 else (vm, host)
-        flows.append((source.point, frames.udp(source.mac, target.mac, frame_bytes=size)))
-    with Stream(flows, FLOW_PPS, catch_up_s=CATCH_UP_S):
-        # A sender that waits for a core sends less than it should until the window has passed.
-        wait_until(lambda: threshold_moves(bed, service) - before == 2, "two moves")
-        holds(lambda: threshold_moves(bed, service) - before == 2, "and no more", 1.5 * WINDOW_S)
-        assert sorted(units(bed, service).values()) == [2, VMS - 2]
-
-        def is_as_sent() -> bool:
-            shown = service.show_json(bed.bridge)["uplinks"]
-            return all(
-                [uplink[direction] for uplink in shown] == pytest.approx([66e6, 22e6], rel=0.1)
-                for direction in ("tx_bps", "rx_bps")
-            )
-
-        wait_until(is_as_sent, "66 and 22 Mbit/s each way, as shown")
-        explained = service.do("explain", bed.patch)
-        assert f"{VMS} addresses" in explained, explained
-    told = service.do("history", "--port", bed.patch)
-    assert f"{bed.patch}/" in told, told
-
-
-def threshold_moves(bed: Bed, service: Service) -> float:
-    name, bridge = "ovslbt_moves_applied_total", bed.bridge
-    return service.metric(name, bridge=bridge, reason="threshold")
 
 
 # ---- who left, and who did not ---------------------------------------------------------
@@ -304,21 +239,6 @@ def rarps(heard: Sequence[Heard]) -> list[Heard]:
 
 
 # ---- restarts and failures -------------------------------------------------------------
-
-
-@on_one_bed
-def test_a_restart_of_the_service_moves_nothing(spread: Bed, service: Service) -> None:
-    bed = spread
-    before, left_by, had = flows_of(bed), homes(bed), groups_of(bed)
-    counts = units(bed, service)
-    with service.dead():
-        assert homes(bed) == left_by
-    service.wait_ready(bed)
-    wait_until(lambda: units(bed, service) == counts, "all of them are known")
-    holds(lambda: flows_of(bed) == before, "the same flows and groups", 2.5)
-    assert groups_of(bed) == had and homes(bed) == left_by
-    name = "ovslbt_moves_applied_total"
-    assert service.metric(name, bridge=bed.bridge) == 0
 
 
 @on_every_bed

@@ -10,11 +10,9 @@ from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, on_beds
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.service import Service
 from tests.switch.traffic import FLOW_PPS, Traffic
-from tests.switch.waiting import wait_until
 
 on_both_beds = on_beds(*[BedSpec(team, 2, (10, 10, 20), (10,)) for team in (PLAIN, BALANCE_SLB)])
 _STATISTICS = re.compile(r"(duration|n_packets|n_bytes|idle_age|hard_age)=[\d.]+s?, ?")
-_DURATION = re.compile(r"duration=([\d.]+)s")
 
 
 @judges_time
@@ -49,27 +47,6 @@ def test_an_orderly_end_leaves_everything_in_place(attached: Bed, service: Servi
     assert left == [], "pidfile and socket are removed"
 
 
-@on_both_beds
-def test_only_what_differs_is_repaired(attached: Bed, service: Service) -> None:
-    bed = attached
-    flows, groups = flows_of(bed), groups_of(bed)
-    with service.dead():
-        # Deleting a group takes the flows that use it along.
-        bed.ofctl("del-groups", f"group_id={max(groups)}")
-        ours = [flow for flow in flows_of(bed) if "cookie=0x0," not in flow]
-        damaged = min(ours, key=lambda flow: ("table=0" not in flow, flow))
-        bed.ofctl("del-flows", "--strict", match_of(damaged))
-        assert damaged not in flows_of(bed), f"the test did not delete {damaged}"
-        assert groups_of(bed).keys() != groups.keys(), "the test did not delete a group"
-        spared_s = durations_s(bed)
-    service.wait_ready(bed)
-    wait_until(lambda: flows_of(bed) >= flows, f"{damaged} and all others are back")
-    wait_until(lambda: groups_of(bed) == groups, "all groups are back, as they were")
-    after_s = durations_s(bed)
-    rewritten = [flow for flow in spared_s if flow in flows and after_s[flow] < spared_s[flow]]
-    assert not rewritten, "rewritten without need:\n" + "\n".join(rewritten)
-
-
 def test_these_tests_ran_on_the_framework_that_was_chosen(service: Service) -> None:
     chosen = os.environ.get("OVS_LBT_FRAMEWORK", "os-ken")
     running = re.findall(r"is running on (\S+) ", service.log_tail(10_000))
@@ -87,13 +64,6 @@ def groups_of(bed: Bed) -> dict[int, str]:
     return {int(re.findall(r"group_id=(\d+)", line)[0]): line for line in lines}
 
 
-def durations_s(bed: Bed) -> dict[str, float]:
-    """How long each flow has been there."""
-    lines = installed(bed)
-    ages_s = (float(_DURATION.findall(line)[0]) for line in lines)
-    return dict(zip(without_statistics(lines), ages_s, strict=True))
-
-
 def installed(bed: Bed) -> list[str]:
     """The lines of `dump-flows`, those aside that end by themselves: they are learned."""
     lines = [line.strip() for line in bed.ofctl("dump-flows").splitlines() if "actions=" in line]
@@ -102,10 +72,3 @@ def installed(bed: Bed) -> list[str]:
 
 def without_statistics(lines: Iterable[str]) -> list[str]:
     return [_STATISTICS.sub("", line) for line in lines]
-
-
-def match_of(flow: str) -> str:
-    """What `del-flows --strict` needs to find a flow: all but its cookie and actions."""
-    head = flow.partition(" actions=")[0]
-    fields = [part for part in re.split(r",? ", head) if part and not part.startswith("cookie=")]
-    return ",".join(fields)

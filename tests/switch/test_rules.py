@@ -92,25 +92,6 @@ def test_rather_no_frame_at_all_than_by_an_uplink_that_is_not_allowed(
     assert events[:2] == ["rule-broken", "rule-kept"]
 
 
-def test_a_vm_follows_its_preferences_and_returns(team: Bed, service: Service) -> None:
-    bed, vm, (first, second, third) = team, team.vms[0], team.uplinks
-    with rules(service, (vm, f"prefer={third},{first}")):
-        wait_until(lambda: leaves(bed, vm) == [third.name], "it is where it prefers to be")
-        with service.dead(), bed.cable_pulled(third):
-            wait_until(lambda: leaves(bed, vm) == [first.name], "the switch knows the second best")
-        service.wait_ready(bed)
-        wait_until(lambda: leaves(bed, vm) == [third.name], "back at the best")
-        with bed.cable_pulled(third):
-            wait_until(lambda: leaves(bed, vm) == [first.name], "it is at the second best")
-            shown = service.show_json(bed.bridge)["rules_broken"]
-            assert [(r["port"], r["rule"]) for r in shown] == [(vm.port, "prefer")]
-            with bed.cable_pulled(first):
-                wait_until(lambda: leaves(bed, vm) == [second.name], "what is left")
-        wait_until(lambda: leaves(bed, vm) == [third.name], "it has returned")
-        assert service.port(bed, vm)["reason"] == "failback"
-        assert service.show_json(bed.bridge)["rules_broken"] == []
-
-
 # ---- what is seen ----------------------------------------------------------------------
 
 

@@ -135,16 +135,6 @@ def test_who_stands_by_names_who_leads_however_soon_they_take_turns(
     leader.wait_ready(bed)
 
 
-def test_one_leads_after_the_switch_was_restarted(bed: Bed, led: tuple[Service, Service]) -> None:
-    leader, standby = led
-    before = leader.bindings(bed)
-    bed.restart_switch()
-    leader.wait_ready(bed)
-    assert leader.bindings(bed) == before
-    assert leads(leader)
-    assert not leads(standby)
-
-
 def test_who_led_leads_on_after_the_database_was_away(
     bed: Bed, led: tuple[Service, Service]
 ) -> None:

@@ -179,22 +179,6 @@ def busiest_above(bed: Bed, top: Pane) -> list[str]:
     return by_load
 
 
-def test_sort_filter_and_help(team: Bed, top: Pane) -> None:
-    bed = team
-    by_load = busiest_above(bed, top)
-    top.type("r")
-    wait_until(lambda: order(top.text(), bed) == by_load[::-1], "it is below")
-    top.type("/", "w", "e", "b")
-    wait_until(lambda: order(top.text(), bed) == by_load[:1], "the VM of that name alone")
-    top.shows("/web_")
-    top.type("Escape")
-    wait_until(lambda: len(order(top.text(), bed)) == 4, "all of them again")
-    top.type("h")
-    top.shows("explain the selected VM port")
-    top.type("q")
-    top.shows("TEAM-UPLINK")
-
-
 def test_a_move_is_asked_about_and_made(team: Bed, service: Service, top: Pane) -> None:
     bed, vm = team, team.vms[1]
     first, second = (uplink.name for uplink in bed.uplinks)
