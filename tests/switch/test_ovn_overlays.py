@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.switch import datapath
-from tests.switch.bed import BALANCE_SLB, Uplink, Upstream
+from tests.switch.bed import Uplink, Upstream
 from tests.switch.judging import few_lost, few_twice, judges_time, soon
 from tests.switch.ovn import events, rescue
 from tests.switch.ovn.cloud import Cloud
@@ -20,7 +20,6 @@ from tests.switch.waiting import wait_until
 SPREAD, SPREAD_IPV6 = Way(policy="dynamic"), Way(policy="dynamic", ipv6=True)
 ONE = Way(policy="adaptive")
 TWO = Way(policy="adaptive", endpoints=2)
-ON_A_BOND = Way(policy="dynamic", bond=BALANCE_SLB, attached=True)
 LOST_OF_A_FLOW_MAX = 5
 # Until the command has found an uplink, and the switches have taken up what it sends.
 RESCUED_WITHIN_S = 3.0
@@ -81,26 +80,6 @@ def test_peers_send_to_the_endpoint_itself_when_it_is_spread_no_more(cloud: Clou
     few_lost(talk.lost(), LOST_OF_A_FLOW_MAX, PPS)
 
 
-@pytest.mark.parametrize("cloud", [SPREAD, SPREAD_IPV6], ids=str, indirect=True)
-def test_peers_send_to_the_endpoint_itself_when_it_has_another_home(cloud: Cloud) -> None:
-    """It sends nothing from the off-home address of its home, and cached flows teach peers nothing."""
-    host, peer = cloud.hosts
-    rescue.hear_off_home(cloud)
-    off_home = rescue.neighbour(peer, host)
-    with Talk(cloud, ways(cloud), PPS) as talk:
-        talk.warm_up()
-        home = home_of(host)
-        host.do("drain", home)
-        assert home_of(host) != home
-        rescue.set_neighbour(peer, host, off_home)
-        wait_until(lambda: rescue.knows(peer, host), "the peer has its own address")
-        host.do("undrain", home)
-        talk.go_on(FRAMES)
-    wait_until(lambda: home_of(host) == home, "its home is the one before")
-    few_twice(talk.twice(), 0)
-    few_lost(talk.lost(), LOST_OF_A_FLOW_MAX, PPS)
-
-
 @judges_time
 @pytest.mark.parametrize("cloud", [SPREAD, SPREAD_IPV6], ids=str, indirect=True)
 def test_a_rescued_host_is_reached_by_peers_that_only_send(cloud: Cloud) -> None:
@@ -109,28 +88,6 @@ def test_a_rescued_host_is_reached_by_peers_that_only_send(cloud: Cloud) -> None
     soon("a peer reaches a rescued host", rescue.reached_after_s(cloud), RESCUED_WITHIN_S)
     assert rescue.knows(peer, host)
     host.start_service()
-
-
-@pytest.mark.parametrize("cloud", [ON_A_BOND], ids=str, indirect=True)
-@pytest.mark.parametrize("by", ["detach", "detach without the service", "observe"])
-def test_peers_that_cache_an_announcement_learn_from_the_last(cloud: Cloud, by: str) -> None:
-    """NORMAL takes no frame for an off-home address, and a cached flow teaches a peer nothing."""
-    host, peer = cloud.hosts
-    rescue.cache_announcement(cloud)
-    if by == "observe":
-        host.do("set", "bridge", EXTERNAL, "mode=observe")
-    else:
-        if by == "detach without the service":
-            host.service.kill()
-        host.do("detach", EXTERNAL)
-    try:
-        wait_until(lambda: rescue.knows(peer, host), "the peer has its own address")
-    finally:
-        if by == "observe":
-            host.do("set", "bridge", EXTERNAL, "mode=enforce")
-        else:
-            host.start_service()
-            set_policy(host, "dynamic")
 
 
 def shows_endpoint(host: Host) -> bool:
@@ -145,8 +102,8 @@ def shows_endpoint(host: Host) -> bool:
 def leave_nothing_behind(host: Host, peer: Host) -> None:
     """Have a peer send to the endpoint itself, or to an off-home address that it sends from now.
 
-    For some seconds after a move, it may have the off-home address of what is the home now. See
-    `test_peers_send_to_the_endpoint_itself_when_it_has_another_home`.
+    For some seconds after a move, it may have the off-home address of what is the home now
+    (test_peers_are_told_the_own_address_of_an_endpoint_that_has_another_home, in the engine's tests).
     """
     host.ovs.run("ovs-appctl", "revalidator/wait")
     if not rescue.knows(peer, host):
@@ -160,13 +117,6 @@ def carries_by_all(host: Host) -> bool:
     used = {p["uplink"] for p in shown["ports"]}
     used |= {uplink for counts in shown["buckets"].values() for uplink, n in counts.items() if n}
     return {uplink.name for uplink in host.uplinks} <= used
-
-
-def home_of(host: Host) -> str:
-    """The uplink that is the home of the endpoint."""
-    with host.entered():
-        ports = host.service.show_json(EXTERNAL)["ports"]
-    return next(str(p["uplink"]) for p in ports if p["name"] == EXTERNAL)
 
 
 def set_policy(host: Host, policy: str) -> None:

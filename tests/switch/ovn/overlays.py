@@ -19,21 +19,11 @@ VMS = 4
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How the hosts team their uplinks. `bond`: by one of Open vSwitch, in this mode.
+    """How the hosts team their uplinks. `endpoints`: how many a host has, one or two."""
 
-    `policy`: by us. `endpoints`: how many a host has, one or two. `attached`: the bond is attached.
-    """
-
-    bond: str | None = None
-    policy: str = "originating-port"
+    policy: str
     endpoints: int = 1
     ipv6: bool = False
-    attached: bool = False
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether the service teams the uplinks."""
-        return self.bond is None or self.attached
 
     @property
     def by_recipe(self) -> bool:
@@ -41,9 +31,8 @@ class Way:
         return self.endpoints == 1 and self.policy == "adaptive"
 
     def __str__(self) -> str:
-        by = f"{self.policy} on a bond" if self.attached else self.bond or self.policy
         count = "one endpoint" if self.endpoints == 1 else "two endpoints"
-        return f"{by}, {count}{', IPv6' * self.ipv6}"
+        return f"{self.policy}, {count}{', IPv6' * self.ipv6}"
 
 
 def endpoint(host: Host, number: int) -> str:
@@ -65,14 +54,13 @@ def name_endpoint(host: Host, vm: Vm, number: int) -> None:
 @contextlib.contextmanager
 def overlay(tor: Upstream, way: Way) -> Iterator[Cloud]:
     """Two hosts that send by their endpoints, with four VMs each in one network."""
-    with Cloud(tor, bond=way.bond) as cloud:
+    with Cloud(tor) as cloud:
         network = cloud.add_network("red")
         for host in cloud.hosts:
-            if way.is_ours:
-                host.start_service()
-                key = "external_ids:ovs-lbt-failback-delay-s=0"
-                host.ovs.vsctl("set", "bridge", EXTERNAL, key)
-                host.attach("--policy", way.policy)
+            host.start_service()
+            key = "external_ids:ovs-lbt-failback-delay-s=0"
+            host.ovs.vsctl("set", "bridge", EXTERNAL, key)
+            host.attach("--policy", way.policy)
             _add_endpoints(host, way)
             host.join(cloud.central, **_encap(host, way))
             for number in range(VMS):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from ipaddress import IPv4Address
 
-from controller.dataplane import frames
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.events import macs
 from tests.switch.ovn.host import EXTERNAL, Host
@@ -60,29 +58,6 @@ def hear_off_home(cloud: Cloud) -> None:
             return False
 
         wait_until(heard, "the peer has an off-home address", interval_s=0.3)
-
-
-def cache_announcement(cloud: Cloud) -> None:
-    """The peer has an off-home address for the endpoint, and a cached flow for what would tell its own.
-
-    That is so if a tunnel's frame of an off-home address was under way when the endpoint was announced.
-    """
-    host, peer = cloud.hosts
-    hear_off_home(cloud)
-    off_home = neighbour(peer, host)
-    frame = frames.garp(mac(host), IPv4Address(endpoint(host, 0))).hex()
-    heard = f"in_port=LOCAL, packet={frame}, actions=TABLE"
-
-    def learned() -> bool:
-        host.ovs.run("ovs-ofctl", "-O", "OpenFlow13", "packet-out", EXTERNAL, heard)
-        if knows(peer, host):
-            return True
-        peer.ovs.run("ovs-appctl", "revalidator/purge")
-        return False
-
-    wait_until(learned, "the peer has heard the announcement", interval_s=0.3)
-    set_neighbour(peer, host, off_home)
-    assert neighbour(peer, host) == off_home
 
 
 def neighbour(peer: Host, host: Host) -> str:

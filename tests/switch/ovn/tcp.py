@@ -1,4 +1,4 @@
-"""A TCP connection between two VMs, and the longest time in which nothing of it arrived."""
+"""A TCP connection between two VMs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class Connection:
     def __init__(self, sender: Vm, receiver: Vm) -> None:
         self._vms = (sender, receiver)
         self._stop = threading.Event()
-        self._arrivals_s: list[float] = []
         self._sent = self._received = 0
 
     def __enter__(self) -> Connection:
@@ -52,12 +51,6 @@ class Connection:
         """After the block: whether all that was sent has arrived."""
         return 0 < self._sent == self._received
 
-    @property
-    def longest_pause_s(self) -> float:
-        """After the block: the longest time between two arrivals."""
-        pairs = zip(self._arrivals_s, self._arrivals_s[1:], strict=False)
-        return max((after - before for before, after in pairs), default=0.0)
-
     def _send(self) -> None:
         with contextlib.suppress(OSError):
             while not self._stop.is_set():
@@ -70,4 +63,3 @@ class Connection:
         with contextlib.suppress(OSError):
             while data := self._in.recv(1 << 16):
                 self._received += len(data)
-                self._arrivals_s.append(time.monotonic())
