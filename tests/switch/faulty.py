@@ -52,37 +52,15 @@ def poll(_self: Any, event: Any, *_: object) -> bool:
     return isinstance(event, PortStatsRead)
 
 
-def _engine() -> None:
-    Engine.handle = sometimes(Engine.handle, is_attach)  # type: ignore[method-assign]
+def adds(_datapath: Any, apply: Any) -> bool:
+    """Whether a change adds anything to the bridge BROKEN."""
+    changes = apply.changes
+    more = changes.add_flows or changes.add_groups or changes.modify_groups
+    return bool(apply.bridge == os.environ["BROKEN"] and more)
 
 
-def _poll() -> None:
-    Engine.handle = sometimes(Engine.handle, poll)  # type: ignore[method-assign]
-
-
-def _one_write() -> None:
-    database.Database._command = fails  # type: ignore[method-assign]
-
-
-def _handler() -> None:
-    messages.port_states = fails
-
-
-def _reply() -> None:
-    messages.bundle_outcome = fails
-
-
-def _handshake() -> None:
-    made = framework.Connection.set_state
-    framework.Connection.set_state = sometimes(made, lambda _, state: state == "config")
-
-
-def _dial() -> None:
-    connections.Dialers.dial = fails  # type: ignore[method-assign]
-
-
-def _echoes() -> None:
-    framework._Echoes.run = sometimes(framework._Echoes.run, first(2))
+def always(*_: object) -> bool:
+    return True
 
 
 def _sender() -> None:
@@ -96,36 +74,24 @@ def _sender() -> None:
     framework.Connection.__init__ = broken
 
 
-def _encoder() -> None:
-    """No change can be encoded that adds anything to the bridge BROKEN."""
-    made = commands.apply_changes
-
-    def adds(_datapath: Any, apply: Any) -> bool:
-        changes = apply.changes
-        more = changes.add_flows or changes.add_groups or changes.modify_groups
-        return bool(apply.bridge == os.environ["BROKEN"] and more)
-
-    commands.apply_changes = sometimes(made, adds)
-
-
-def _forwarding() -> None:
-    forwarding._fdb = fails
-
-
-FAULTS = {
-    "engine": _engine,
-    "poll": _poll,
-    "one-write": _one_write,
-    "handler": _handler,
-    "reply": _reply,
-    "handshake": _handshake,
-    "line": _dial,
-    "echoes": _echoes,
-    "sender": _sender,
-    "encoder": _encoder,
-    "forwarding": _forwarding,
+# Of what a part does, and which of its calls fail.
+FAILING: dict[str, tuple[Any, str, Callable[..., bool]]] = {
+    "engine": (Engine, "handle", is_attach),
+    "poll": (Engine, "handle", poll),
+    "one-write": (database.Database, "_command", always),
+    "handler": (messages, "port_states", always),
+    "reply": (messages, "bundle_outcome", always),
+    "handshake": (framework.Connection, "set_state", lambda _, state: state == "config"),
+    "line": (connections.Dialers, "dial", always),
+    "echoes": (framework._Echoes, "run", first(2)),
+    "encoder": (commands, "apply_changes", adds),
+    "forwarding": (forwarding, "_fdb", always),
 }
 
 if __name__ == "__main__":
-    FAULTS[sys.argv[1]]()
+    if (name := sys.argv[1]) == "sender":
+        _sender()
+    else:
+        owner, attribute, when = FAILING[name]
+        setattr(owner, attribute, sometimes(getattr(owner, attribute), when))
     sys.exit(cli.main(sys.argv[3:]))

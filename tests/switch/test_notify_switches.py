@@ -1,4 +1,4 @@
-"""Learning packets: for each address whose way changes, by its new way, and never on a LAG."""
+"""Learning packets: for each address whose way changes, by its new way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import LACP, PLAIN, STATIC_LAG, Bed, BedSpec, Station, on_beds
+from tests.switch.bed import PLAIN, Bed, BedSpec, Station, on_beds
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Ears, Heard
@@ -17,8 +17,6 @@ VM_VLANS = (None, 10, 10)
 NESTED_MACS = 6
 # Cached flows may be up to a second old, so a switch may not see what is sent at once.
 REPEATED_AFTER_S = 0.5
-# The first is sent with a move, the second a second later.
-SILENT_S = 1.5
 
 Address = tuple[str, int]
 
@@ -73,27 +71,6 @@ def repeated(bed: Bed, ears: Ears, wanted: Mapping[Address, str]) -> bool:
     seen = announced(bed, ears)
     times_s = [seen.get((uplink, address), []) for address, uplink in wanted.items()]
     return all(t and t[-1] - t[0] > REPEATED_AFTER_S for t in times_s)
-
-
-@on_beds(BedSpec(STATIC_LAG, 2, VM_VLANS), BedSpec(LACP, 2, VM_VLANS))
-def test_nothing_is_announced_on_a_lag(team: Bed, service: Service) -> None:
-    """A VM port that moves whole, and others whose buckets move."""
-    bed, failing, whole = team, team.uplinks[0], team.vms[1]
-    service.do("set", "bridge", bed.bridge, "policy=source-mac")
-    service.do("set", "interface", whole.port, "policy=originating-port")
-    wait_until(lambda: len(set(ways(bed).values())) == 2, "both uplinks are used")
-    service.move(whole, failing)
-    wait_until(lambda: service.bindings(bed)[whole.port] == failing.name, "it is there")
-    usual = ways(bed)
-    with bed.ears(*[u.upstream_end for u in bed.uplinks]) as ears:
-        with bed.cable_pulled(failing):
-            wait_until(lambda: set(ways(bed).values()) == {bed.uplinks[1].name}, "all by one")
-            ears.until_quiet(quiet_s=SILENT_S)
-        wait_until(lambda: ways(bed) == usual, "all are back")
-        ears.until_quiet(quiet_s=SILENT_S)
-        for uplink in bed.uplinks:
-            found = packets(ears[uplink.upstream_end].frames())
-            assert not found, f"{len(found)} learning packets by {uplink}"
 
 
 def packets(heard: Sequence[Heard]) -> list[Heard]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from tests.said import says
 from tests.switch.adopting import state
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream
 from tests.switch.service import Service
-from tests.switch.waiting import HANG_S, wait_until
+from tests.switch.waiting import wait_until
 
 FAULTY = [sys.executable, str(Path(__file__).with_name("faulty.py")), "encoder"]
 INJECTED = "AttributeError: injected"
@@ -82,18 +81,3 @@ def test_the_other_bridge_fails_over_and_the_broken_one_can_be_detached(
             own.launcher, own.variables = [], {}
         assert (state(broken), broken.not_flooded()) == (before, set())
         assert team == PLAIN or copies(broken) == arrived
-
-
-def test_a_detach_without_the_service_needs_nothing_either(
-    own: Service, tor: Upstream, well: Bed
-) -> None:
-    own.start()
-    before = state(well)
-    own.attach(well)
-    own.kill()
-    with well.cable_pulled(well.uplinks[0]):
-        words = [*FAULTY, "ovs-lbt", "detach", well.bridge]
-        env = {**own.ovs.env, **variables(well)}
-        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=HANG_S)
-        assert done.returncode == 0, done
-    assert (state(well), well.not_flooded()) == (before, set())

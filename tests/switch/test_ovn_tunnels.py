@@ -14,13 +14,12 @@ import pytest
 
 from tests import documents
 from tests.switch.bed import Upstream
-from tests.switch.judging import few_lost, few_twice, judges_time
 from tests.switch.ovn.central import TUNNELS_OF_EACH_ENDPOINT, version
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import EXTERNAL, UPLINKS, Host, Vm
 from tests.switch.ovn.overlays import endpoint, name_endpoint, names
 from tests.switch.ovn.talk import Talk, each_once
-from tests.switch.test_ovn_plain_tunnels import shown, shows
+from tests.switch.test_ovn_plain_tunnels import shows
 from tests.switch.waiting import wait_until
 
 # Then each endpoint has tunnels to those in other networks, and this recipe is for none of it.
@@ -137,22 +136,6 @@ def test_vms_follow_the_plan(cloud: Cloud) -> None:
             for command in plan["commands"]:
                 host.ovs.run(*shlex.split(command))
     assert_both_uplinks_carry_alike(cloud, unequal(cloud), [1, 1, 3, 3])
-
-
-@judges_time
-def test_an_uplink_fails_and_returns(cloud: Cloud) -> None:
-    first, _ = cloud.hosts
-    uplink = first.uplinks[0]
-    with Talk(cloud, pairs(cloud), PPS) as talk:
-        talk.warm_up()
-        first.set_link(uplink, "down")
-        wait_until(lambda: {*shown(first).values()} == {UPLINKS[1]}, "both moved")
-        talk.go_on(FRAMES)
-        first.set_link(uplink, "up")
-        wait_until(lambda: {*shown(first).values()} == {*UPLINKS}, "one is back")
-        talk.go_on(FRAMES)
-    few_twice(talk.twice(), 0)
-    few_lost(talk.lost(), 5, PPS, "an uplink of two below tunnels")
 
 
 def planned(host: Host) -> dict[str, Any]:

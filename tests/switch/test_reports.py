@@ -387,17 +387,6 @@ def test_uplinks_to_two_networks_are_found(bed: Bed, service: Service) -> None:
         bed.tor.ovs.vsctl("del-br", other, "--", "add-port", bed.upstream, end)
 
 
-@on_beds(*BEDS)
-def test_a_flow_that_pins_a_vm_port_is_refused(bed: Bed, service: Service) -> None:
-    match = f"priority=100,in_port={bed.vms[0].port}"
-    bed.ovs.run("ovs-ofctl", "add-flow", bed.bridge, f"{match},actions=output:{bed.uplinks[1]}")
-    try:
-        refused = service.command("attach", bed.bridge, *bed.uplink_options)
-        assert refused.returncode and says(refused.stderr, "other programs have flows")
-    finally:
-        bed.ovs.run("ovs-ofctl", "--strict", "del-flows", bed.bridge, match)
-
-
 @on_beds(BEDS[-1])
 def test_vms_reach_each_other_while_the_bridge_has_no_uplinks(bed: Bed, service: Service) -> None:
     """NetworkManager removes all uplinks one by one, and adds them again."""
