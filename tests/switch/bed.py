@@ -484,7 +484,7 @@ class Bed:
 
     def ears(self, *points: Point) -> Ears:
         """Ears at the points; without any, everywhere."""
-        return Ears(points or self.points, fence=self._fence_what_runs)
+        return Ears(points or self.points, fence=self.fence_what_runs)
 
     @property
     def points(self) -> list[Point]:
@@ -630,7 +630,7 @@ class Bed:
             for asked in (switch, upstream) * 5:
                 asked.ask("version")
 
-    def _fence_what_runs(self) -> None:
+    def fence_what_runs(self) -> None:
         """The same, also while a switch does not run: it has nothing to take up."""
         with contextlib.suppress(OSError, ValueError):
             self.fence()

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
-RESERVED_MULTICAST = "01:80:c2:00:00:00"
 MULTICAST = "01:00:5e:01:02:03"
 ND_MULTICAST = "33:33:ff:00:00:63"
 ALL_NODES = "33:33:00:00:00:01"

@@ -18,7 +18,7 @@ from tests.switch.bed import Upstream
 from tests.switch.fleet.host import Host
 from tests.switch.fleet.rollout import Rollout, roll_out
 from tests.switch.judging import few_lost, judges_time
-from tests.switch.talking import talking
+from tests.switch.traffic import Traffic
 
 NAMES = ("kvm1", "kvm2", "kvm3", "kvm4")
 FLOW_PPS = 200
@@ -60,9 +60,9 @@ def losing_nothing(fleet: Sequence[Host]) -> Iterator[None]:
         for one, other in [(host.bed.vms[0], host.bed.hosts[0])]
         for sender, receiver in ((one, other), (other, one))
     ]
-    with talking(ways, FLOW_PPS) as lost:
+    with Traffic(ways, FLOW_PPS) as traffic:
         yield
-    few_lost(lost, 0, FLOW_PPS)
+    few_lost(traffic.lost(), 0, FLOW_PPS)
 
 
 @judges_time

@@ -32,7 +32,7 @@ def test_from_observe_to_enforce_and_back(observed: Bed, service: Service) -> No
     before = flows_and_groups(bed)
     lost: dict[str, int] = {}
     for mode in ("enforce", "observe"):
-        with Traffic(bed) as traffic:
+        with Traffic.of(bed) as traffic:
             traffic.go_on()
             service.do("set", "bridge", bed.bridge, f"mode={mode}")
             wait_until(

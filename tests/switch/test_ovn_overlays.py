@@ -14,7 +14,7 @@ from tests.switch.ovn import events, rescue
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import EXTERNAL, Host
 from tests.switch.ovn.overlays import Way, endpoint, overlay, ways
-from tests.switch.ovn.talk import Talk, each_once
+from tests.switch.ovn.talk import each_once, traffic
 from tests.switch.waiting import wait_until
 
 SPREAD, SPREAD_IPV6 = Way(policy="dynamic"), Way(policy="dynamic", ipv6=True)
@@ -67,7 +67,7 @@ def test_one_endpoint_by_the_documents_recipe(cloud: Cloud) -> None:
 def test_peers_send_to_the_endpoint_itself_when_it_is_spread_no_more(cloud: Cloud) -> None:
     host, peer = cloud.hosts
     rescue.hear_off_home(cloud)
-    with Talk(cloud, ways(cloud), PPS) as talk:
+    with traffic(cloud, ways(cloud), PPS) as talk:
         talk.warm_up()
         set_policy(host, "originating-port")
         try:

@@ -11,7 +11,7 @@ from tests.switch.bed import Upstream, run
 from tests.switch.judging import few_lost, few_twice, judges_time
 from tests.switch.ovn.host import EXTERNAL, INTEGRATION, UPLINKS, Vm
 from tests.switch.ovn.provider import FLOATING_IP, PHYSICAL, VLAN, Place, provider
-from tests.switch.ovn.talk import Talk, each_once
+from tests.switch.ovn.talk import each_once, traffic
 from tests.switch.waiting import wait_until
 
 VMS = 4
@@ -46,7 +46,7 @@ def on_both(place: Place) -> bool:
 @pytest.fixture
 def known(place: Place) -> Place:
     """Everybody has spoken, and each address has an uplink."""
-    with Talk(place.cloud, place.ways(), PPS):
+    with traffic(place.cloud, place.ways(), PPS):
         wait_until(place.all_known, "all addresses are known")
     return place
 
@@ -88,7 +88,7 @@ def test_load_moves_an_address_and_no_idle_one(known: Place, policy: str) -> Non
     there = before[known.vlan.vms[0].mac]
     busy = [vm for vm in known.vlan.vms if before[vm.mac] == there]
     assert len(busy) == 2, before
-    with Talk(known.cloud, [(vm, known.outside()) for vm in busy], BUSY_PPS, BUSY_FRAME_BYTES):
+    with traffic(known.cloud, [(vm, known.outside()) for vm in busy], BUSY_PPS, BUSY_FRAME_BYTES):
         wait_until(
             lambda: len({known.uplinks()[vm.mac] for vm in busy}) == 2, "each has its own uplink"
         )
@@ -130,7 +130,7 @@ def test_units_outlive_the_patch_port(known: Place) -> None:
     cloud.add_localnet(known.vlan, PHYSICAL, VLAN)
     wait_until(lambda: known.patch in host.ovs.vsctl("list-ports", EXTERNAL), "it is back")
     cloud.settle()
-    with Talk(cloud, known.ways(), PPS):
+    with traffic(cloud, known.ways(), PPS):
         wait_until(known.all_known, "each address is a unit again")
     with each_once(cloud, known.ways(), PPS, FRAMES):
         assert on_both(known), known.uplinks()
@@ -153,7 +153,7 @@ def test_a_vm_that_returns_has_its_uplink(known: Place) -> None:
 def test_an_uplink_fails_and_returns(known: Place) -> None:
     host, before = known.host, known.uplinks()
     uplink = host.uplinks[0]
-    with Talk(known.cloud, known.ways(), PPS) as talk:
+    with traffic(known.cloud, known.ways(), PPS) as talk:
         talk.warm_up()
         host.set_link(uplink, "down")
         wait_until(lambda: {*known.uplinks().values()} == {UPLINKS[1]}, "all use the other one")
@@ -166,7 +166,7 @@ def test_an_uplink_fails_and_returns(known: Place) -> None:
 
 
 def test_detach_gives_the_bond_back(known: Place) -> None:
-    with Talk(known.cloud, known.ways(), PPS) as talk:
+    with traffic(known.cloud, known.ways(), PPS) as talk:
         talk.warm_up()
         known.host.do("detach", EXTERNAL)
         talk.go_on(FRAMES)

@@ -18,7 +18,7 @@ from tests.switch.ovn.central import TUNNELS_OF_EACH_ENDPOINT, version
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import EXTERNAL, UPLINKS, Host, Vm
 from tests.switch.ovn.overlays import endpoint, name_endpoint, names
-from tests.switch.ovn.talk import Talk, each_once
+from tests.switch.ovn.talk import each_once, traffic
 from tests.switch.test_ovn_plain_tunnels import shows
 from tests.switch.waiting import wait_until
 
@@ -115,7 +115,7 @@ def test_vms_follow_the_plan(cloud: Cloud) -> None:
             name_endpoint(host, vm, 0)
     wait_until(lambda: _encaps(cloud) == [4, 4], "OVN has all VMs of a host on one endpoint")
     cloud.settle()
-    with Talk(cloud, unequal(cloud), PPS, FRAME_BYTES) as talk:
+    with traffic(cloud, unequal(cloud), PPS, FRAME_BYTES) as talk:
         talk.warm_up()
 
         def plans_with_moves() -> list[dict[str, Any]]:

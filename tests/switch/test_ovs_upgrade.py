@@ -167,12 +167,12 @@ def lost_by_ours(
 
 def most_lost(bed: Bed, way: Callable[[Bed], None]) -> int:
     """Frames lost of the flow that lost most, between each VM and the host, both ways."""
-    with Traffic(bed) as traffic:
+    with Traffic.of(bed) as traffic:
         traffic.go_on(FRAMES_BEFORE)
         way(bed)
         traffic.go_on(FRAMES_AFTER)
     bed.local_is_new()
-    assert traffic.most_copies() == 1
+    assert not traffic.twice()
     return max(traffic.lost().values(), default=0)
 
 

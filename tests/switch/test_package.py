@@ -24,11 +24,10 @@ from tests.switch.fleet.rollout import Rollout, roll_out
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.packaged import Machine
 from tests.switch.service import free_tcp_port
-from tests.switch.talking import talking
+from tests.switch.traffic import FLOW_PPS, Traffic
 from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
 
-FLOW_PPS = 500
 # For as long as packages are installed, again and again.
 ROLLOUT_PPS = 200
 # Over how long load-based looks back before it decides.
@@ -86,7 +85,7 @@ def test_a_bridge_stays_attached_over_an_upgrade_and_is_given_back_at_removal(
     verified = machine.run("systemd-analyze", "verify", "--man=yes", *UNITS)
     assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
 
-    with talking([(vm, host), (host, vm)], FLOW_PPS) as lost:
+    with Traffic([(vm, host), (host, vm)]) as traffic:
         machine.do("ovs-lbt", "attach", bond.bridge, "--policy", "originating-port")
 
         def all_bound() -> dict[str, str]:
@@ -127,7 +126,7 @@ def test_a_bridge_stays_attached_over_an_upgrade_and_is_given_back_at_removal(
     places = ["/etc", "/lib/systemd", "/opt", "/usr/bin", "/usr/share", "/var", "/run/openvswitch"]
     found = machine.do("find", *places, *left)
     assert found == "", "a purge leaves nothing"
-    few_lost(lost, 0, FLOW_PPS)
+    few_lost(traffic.lost(), 0, FLOW_PPS)
 
 
 def set_by_others(bed: Bed) -> list[str]:
@@ -169,7 +168,7 @@ def test_from_the_release_before_nothing_is_lost_and_nothing_moves(
         assert all(homes[bed][str(vm)] == [bed.uplinks[1].name] for vm in bed.vms), homes[bed]
     settings = {bed: set_by_others(bed) for bed in beds}
 
-    with talking(ways, FLOW_PPS) as lost:
+    with Traffic(ways) as traffic:
         machine.install(package)
         assert machine.version() == version, "apt has restarted the service"
         wait_until(lambda: in_use() == bindings, "every VM is where it was")
@@ -180,7 +179,7 @@ def test_from_the_release_before_nothing_is_lost_and_nothing_moves(
         assert bed.homes() == homes[bed], "frames leave by the uplinks by which they left"
         assert set_by_others(bed) == settings[bed], "no setting has changed"
         assert machine.run("ovs-lbt", "check", bed.bridge).returncode == 0
-    few_lost(lost, 0, FLOW_PPS)
+    few_lost(traffic.lost(), 0, FLOW_PPS)
 
 
 def leave_by_second(bed: Bed) -> bool:
@@ -205,9 +204,9 @@ def test_the_role_installs_and_goes_back_to_the_package_before(
         return roll_out(on, tmp_path, check, ovs_lbt_options=wanted, **packages)
 
     def run_under_traffic(**packages: Any) -> Rollout:
-        with talking([(vm, host), (host, vm)], ROLLOUT_PPS) as of_run:
+        with Traffic([(vm, host), (host, vm)], ROLLOUT_PPS) as traffic:
             rolled = run(**packages)
-        lost.extend(of_run)
+        lost.extend(traffic.lost().values())
         return rolled
 
     looked = run(check=True, ovs_lbt_package=str(package))

@@ -53,7 +53,7 @@ def test_a_switch_that_has_lost_its_own_uplink_is_left(
     ):
         service.place(bed, well[0], cut[0])
         before = len(told_faults(bed.ovs))
-        with Traffic(bed) as traffic:
+        with Traffic.of(bed) as traffic:
             traffic.go_on()
             mended.enter_context(cut_off())
             expected = [(bed.uplinks[number].name, "unreachable", True, None) for number in cut]

@@ -21,7 +21,7 @@ def test_kill_and_restart_lose_and_move_nothing(attached: Bed, service: Service)
     bed = attached
     service.place(bed, 0, 1, 0, 1)
     before = service.bindings(bed)
-    with Traffic(bed, bed.vms[:1]) as traffic:
+    with Traffic.of(bed, bed.vms[:1]) as traffic:
         traffic.go_on()
         service.kill()
         traffic.go_on()

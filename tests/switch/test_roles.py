@@ -46,7 +46,7 @@ def team(attached: Bed, service: Service) -> Iterator[Bed]:
 @on_both_beds
 def test_a_drain_its_maintenance_and_the_return_lose_nothing(team: Bed, service: Service) -> None:
     bed, (first, second) = team, team.uplinks
-    with Traffic(bed) as traffic:
+    with Traffic.of(bed) as traffic:
         traffic.go_on()
         on_first = [p for p, uplink in service.bindings(bed).items() if uplink == first.name]
         answer = service.do("drain", first.name)
@@ -76,12 +76,12 @@ def test_a_standby_steps_in_and_gives_back_after_the_delay(team: Bed, service: S
     bed.set("bridge", bed.bridge, failback_delay_s=FAILBACK_DELAY_S)
     service.do("set", "interface", standby.name, "role=standby")
     wait_until(lambda: everybody_by(bed, service, active), "all by the active uplink")
-    with Traffic(bed) as failing:
+    with Traffic.of(bed) as failing:
         failing.go_on()
         bed.pull_cable(active)
         wait_until(lambda: everybody_by(bed, service, standby), "all by the standby uplink")
         failing.go_on()
-    with Traffic(bed) as returning:
+    with Traffic.of(bed) as returning:
         before, plugged_s = len(entries(service, bed)), time.monotonic()
         bed.plug_cable(active)
         wait_until(lambda: bed.carrier(active), f"{active} has its carrier again")

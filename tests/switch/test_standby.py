@@ -229,7 +229,7 @@ def noted(bed: Bed) -> dict[str, str]:
 @contextlib.contextmanager
 def traffic(bed: Bed) -> Iterator[None]:
     """No frame, in or out, is lost or delivered twice in this block."""
-    with Traffic(bed) as sent:
+    with Traffic.of(bed) as sent:
         yield
-    assert sent.most_copies() <= 1, "heard twice"
+    assert not sent.twice(), "heard twice"
     few_lost(sent.lost(), 0, FLOW_PPS)

@@ -1,63 +1,113 @@
-"""Traffic of every VM with the outside, in both directions, and what was lost of it."""
+"""Stations, or VMs of a cloud, that send to each other, and what of it was lost or came twice."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from tests.switch import frames
 from tests.switch.bed import Bed, Station
-from tests.switch.wire import Stream
+from tests.switch.wire import CountingEar, Ears, Point, Stream
 
 FLOW_PPS = 500
 FRAMES = 200
 
 
-class Traffic:
-    """Every VM, or some of them, and the host upstream talk to each other while the block lasts."""
+class Speaker(Protocol):
+    """Somebody who sends and hears."""
 
-    def __init__(self, bed: Bed, vms: Sequence[Station] = ()) -> None:
-        host, vms = bed.hosts[0], vms or bed.vms
-        self._ways: list[tuple[Station, Station]] = [(vm, host) for vm in vms]
-        self._ways += [(host, vm) for vm in vms]
-        flows = [(a.point, frames.udp(a.mac, b.mac)) for a, b in self._ways]
-        self._ears = bed.ears(*{b.point for _, b in self._ways})
-        self._stream = Stream(flows, FLOW_PPS)
-        # The numbers of the frames of each flow that never arrived.
-        self._lost: dict[str, list[int]] = {}
-        self._most_copies = 0
+    @property
+    def point(self) -> Point:
+        """Where."""
+
+    @property
+    def mac(self) -> str:
+        """The address."""
+
+
+class Traffic:
+    """Each first one of `ways` sends to the second one, `pps` frames a second, while the block lasts.
+
+    They may be of several beds. `built`: the frame of each way, if it is no plain datagram. `fence`: as of
+    `Ears`.
+    """
+
+    def __init__(
+        self,
+        ways: Sequence[tuple[Speaker, Speaker]],
+        pps: float = FLOW_PPS,
+        built: Sequence[bytes] = (),
+        fence: Callable[[], None] = lambda: None,
+    ) -> None:
+        built = built or [frames.udp(a.mac, b.mac) for a, b in ways]
+        self._flows = [f"{a} to {b}" for a, b in ways]
+        self._pps = pps
+        # VMs of several beds have the same names.
+        points = {b.point: replace(b.point, name=str(n)) for n, (_, b) in enumerate(ways)}
+        self._ears = Ears([*points.values()], CountingEar, fence)
+        self._heard_by = [self._ears[points[b.point]] for _, b in ways]
+        senders = [a.point for a, _ in ways]
+        self._stream = Stream([*zip(senders, built, strict=True)], pps)
+        # The first frame of each flow that counts.
+        self._begin = 0
+        self._sent = 0
+        # Of each flow, how often each frame has arrived.
+        self._copies: list[Mapping[int, int]] = []
         self._began_at = 0.0
 
+    @classmethod
+    def of(cls, bed: Bed, vms: Sequence[Station] = ()) -> Traffic:
+        """Every VM of a bed, or some of them, and the host upstream talk to each other."""
+        host, vms = bed.hosts[0], vms or bed.vms
+        ways = [*((vm, host) for vm in vms), *((host, vm) for vm in vms)]
+        return cls(ways, fence=bed.fence_what_runs)
+
     def __enter__(self) -> Traffic:
-        self._ears.__enter__()
         self._stream.__enter__()
         self._began_at = time.time()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
-            sent = range(self._stream.stop().count)
+            self._sent = self._stream.stop().count
             self._ears.until_quiet()
-            for i, (a, b) in enumerate(self._ways):
-                received = self._stream.received(self._ears[b.point], i)
-                self._lost[f"{a} to {b}"] = [n for n in sent if n not in received]
-                self._most_copies = max([self._most_copies, *received.values()])
+            self._copies = self._received()
         finally:
             self._ears.close()
 
     def go_on(self, count: int = FRAMES) -> None:
         """Return when that many more frames of each flow have arrived."""
-        self._stream.more([self._ears[b.point] for _, b in self._ways], count)
+        self._stream.more(self._heard_by, count)
+
+    def warm_up(self) -> None:
+        """Have each flow arrive, and count what comes from then on.
+
+        Open vSwitch drops what it is to send in a tunnel before it knows the neighbour.
+        """
+        self.go_on(1)
+        self._begin = 1 + max(map(max, self._received()))
 
     def lost(self) -> dict[str, int]:
-        """After the block: how many frames of each flow never arrived, if any."""
-        return {flow: len(numbers) for flow, numbers in self._lost.items() if numbers}
+        """After the block: how many frames of a flow never arrived, of those that lost any."""
+        return self._where(lambda copies: copies == 0)
 
-    def lost_after(self, at: float) -> list[int]:
-        """The same of those that were sent after a time, in seconds since the epoch; 0 included."""
-        first = (at - self._began_at) * FLOW_PPS
-        return [sum(n > first for n in numbers) for numbers in self._lost.values()]
+    def lost_after(self, at: float) -> dict[str, int]:
+        """The same of frames that were sent after a time, in seconds since the epoch."""
+        return self._where(lambda copies: copies == 0, int((at - self._began_at) * self._pps) + 1)
 
-    def most_copies(self) -> int:
-        """After the block: how often the frame was heard that was heard most often."""
-        return self._most_copies
+    def twice(self) -> dict[str, int]:
+        """After the block: how many frames of a flow arrived more than once, if any did."""
+        return self._where(lambda copies: copies > 1)
+
+    def _where(self, is_bad: Callable[[int], bool], first: int = 0) -> dict[str, int]:
+        found = {}
+        numbers = range(max(first, self._begin), self._sent)
+        for flow, copies in zip(self._flows, self._copies, strict=True):
+            if count := sum(is_bad(copies.get(number, 0)) for number in numbers):
+                found[flow] = count
+        return found
+
+    def _received(self) -> list[Mapping[int, int]]:
+        return [self._stream.received(ear, flow) for flow, ear in enumerate(self._heard_by)]

@@ -10,7 +10,7 @@ from tests.switch.bed import Uplink
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import EXTERNAL, Host
 from tests.switch.ovn.overlays import busiest, carried, ways
-from tests.switch.ovn.talk import Talk
+from tests.switch.ovn.talk import traffic
 from tests.switch.ovn.tcp import Connection
 
 # Of each flow.
@@ -51,7 +51,7 @@ def happen(cloud: Cloud, event: Event, uplink: Uplink | None = None) -> Found:
     cloud.tor.ovs.run("ovs-appctl", "revalidator/purge")
     pairs = ways(cloud)
     with contextlib.ExitStack() as stack:
-        talk = stack.enter_context(Talk(cloud, pairs, PPS))
+        talk = stack.enter_context(traffic(cloud, pairs, PPS))
         talk.warm_up()
         streams = [stack.enter_context(Connection(*pairs[n])) for n in (0, len(pairs) // 2)]
         before = carried(host)

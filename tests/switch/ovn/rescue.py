@@ -9,7 +9,7 @@ from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.events import macs
 from tests.switch.ovn.host import EXTERNAL, Host
 from tests.switch.ovn.overlays import endpoint, ipv6_endpoint, ways
-from tests.switch.ovn.talk import Talk
+from tests.switch.ovn.talk import traffic
 from tests.switch.waiting import wait_until
 
 PPS = 50.0
@@ -26,7 +26,7 @@ def reached_after_s(cloud: Cloud) -> float:
     host.service.kill()
     host.ovs.run("ovs-ofctl", "del-flows", EXTERNAL)
     with (
-        Talk(cloud, [(peer.vms[0], host.vms[0])], PPS) as talk,
+        traffic(cloud, [(peer.vms[0], host.vms[0])], PPS) as talk,
         ThreadPoolExecutor() as beside,
     ):
         started_s = time.monotonic()
@@ -48,7 +48,7 @@ def _ended(said: Future[str]) -> str:
 def hear_off_home(cloud: Cloud) -> None:
     """The peer of the first host takes an off-home address for that of its endpoint."""
     host, peer = cloud.hosts
-    with Talk(cloud, ways(cloud), PPS) as talk:
+    with traffic(cloud, ways(cloud), PPS) as talk:
         talk.warm_up()
 
         def heard() -> bool:
