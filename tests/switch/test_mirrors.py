@@ -44,19 +44,6 @@ def test_the_output_port_gets_what_normal_gives_it(bed: Bed, service: Service) -
         service.do("detach", bed.bridge)
 
 
-@on_beds(*BEDS[:1])
-def test_plain_uplinks_do_not_multiply_what_is_mirrored(bed: Bed, service: Service) -> None:
-    service.start()
-    with mirrored(bed, select_all="true", output_vlan="99"):
-        refused = service.command("attach", bed.bridge, *bed.uplink_options)
-        assert refused.returncode and says(refused.stderr, "VLAN 99", "loop", "trunks")
-        bed.ovs.vsctl("set", "port", bed.uplinks[1].name, "trunks=0,1")
-        attach(bed, service)
-        assert sorted(Counter(copies_out(bed)).values()) in ([2], [1, 1]), "one of each"
-        service.do("detach", bed.bridge)
-        bed.ovs.vsctl("clear", "port", bed.uplinks[1].name, "trunks")
-
-
 @on_beds(*[BedSpec(team, 2, (10, 10, 99, None)) for team in (LACP, BALANCE_SLB, ACTIVE_BACKUP)])
 def test_a_mirror_to_a_vlan_is_as_with_normal(bed: Bed, service: Service) -> None:
     """Without a LAG only if no copy can come back by another member, as attach says."""
@@ -154,8 +141,3 @@ def heard(bed: Bed) -> list[dict[str, int]]:
     """How many copies of a broadcast come out where: of a VM, of a host, and of the mirror's port."""
     shots = [bed.frame_of(sender) for sender in (bed.vms[0], bed.hosts[0], bed.vms[2])]
     return [{name: count for (name, _), count in at.items()} for at in bed.came_out(shots)]
-
-
-def copies_out(bed: Bed) -> list[str]:
-    """Where a VM's broadcast and its mirrored copy leave the bridge for the network."""
-    return [point for point in bed.comes_out(bed.frame_of(bed.vms[0])) if point in bed.ends]

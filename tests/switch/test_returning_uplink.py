@@ -97,13 +97,6 @@ def test_vms_return_when_a_frame_has_arrived(placed: Bed, service: Service, chec
         wait_until(lambda: homes.items() <= bed.homes().items(), "their frames leave as before")
 
 
-def test_a_network_that_sends_nothing_is_returned_to(placed: Bed, service: Service) -> None:
-    bed, (first, second) = placed, placed.uplinks
-    with bed.cable_pulled(first):
-        wait_until(lambda: on(service, bed) == [second.name] * 2, "VMs leave it")
-    wait_until(lambda: on(service, bed) == [first.name, second.name], "VMs return")
-
-
 @pytest.mark.parametrize("placed", [PLAIN], indirect=True)
 def test_an_uplink_that_spanning_tree_blocks_carries_nothing(placed: Bed, service: Service) -> None:
     """Without ovs-lbt, NORMAL forwards by the other uplink."""
