@@ -53,8 +53,6 @@ class Traffic:
         # The first frame of each flow that counts.
         self._begin = 0
         self._sent = 0
-        # Of each flow, how often each frame has arrived.
-        self._copies: list[Mapping[int, int]] = []
         self._began_at = 0.0
 
     @classmethod
@@ -73,7 +71,6 @@ class Traffic:
         try:
             self._sent = self._stream.stop().count
             self._ears.until_quiet()
-            self._copies = self._received()
         finally:
             self._ears.close()
 
@@ -104,7 +101,7 @@ class Traffic:
     def _where(self, is_bad: Callable[[int], bool], first: int = 0) -> dict[str, int]:
         found = {}
         numbers = range(max(first, self._begin), self._sent)
-        for flow, copies in zip(self._flows, self._copies, strict=True):
+        for flow, copies in zip(self._flows, self._received(), strict=True):
             if count := sum(is_bad(copies.get(number, 0)) for number in numbers):
                 found[flow] = count
         return found

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.switch import frames
@@ -179,6 +179,10 @@ class Ear:
             self.socket.bind((point.interface, ETH_P_ALL))
         self.socket.setblocking(False)
         self._frames: list[Heard] = []
+        # How often our frames have come in, by flow and number, and the highest number of a flow.
+        # Frames of no stream are of flow 0.
+        self.counts: dict[int, dict[int, int]] = {}
+        self.newest: dict[int, int] = {}
 
     def _prepare(self) -> None:
         """What is to be said of the socket before anything is heard."""
@@ -189,9 +193,15 @@ class Ear:
             self.listen()
         return self._frames
 
+    def received(self, flow: int) -> dict[int, int]:
+        """How often each frame of a flow has come in, by its number."""
+        if self.socket.fileno() >= 0:
+            self.listen()
+        return dict(self.counts.get(flow, {}))
+
     def forget(self) -> None:
         self.listen()
-        self._frames = []
+        self._frames, self.counts, self.newest = [], {}, {}
 
     def listen(self) -> list[int]:
         """Take what has arrived; the ids of the frames of ours among it."""
@@ -200,8 +210,17 @@ class Ear:
             self._frames.append(heard)
             if (frame_id := heard.frame_id) is not None:
                 ids.append(frame_id)
+                if not heard.outgoing:
+                    self._count(frame_id)
         self._check_drops()
         return ids
+
+    def _count(self, frame_id: int) -> None:
+        flow, number = frame_id >> STREAM_SHIFT, frame_id & SEQUENCE_MASK
+        counts = self.counts.setdefault(flow, {})
+        counts[number] = counts.get(number, 0) + 1
+        if number > self.newest.get(flow, -1):
+            self.newest[flow] = number
 
     def _check_drops(self) -> None:
         _, dropped = struct.unpack("II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
@@ -248,9 +267,6 @@ class CountingEar(Ear):
 
     def __init__(self, point: Point) -> None:
         super().__init__(point)
-        self.counts: dict[int, int] = {}
-        # By flow, the highest number that has come in.
-        self.newest: dict[int, int] = {}
         self._buffer = bytearray(FRAME_BYTES_MAX)
 
     def _prepare(self) -> None:
@@ -273,29 +289,20 @@ class CountingEar(Ear):
         attached = struct.pack("HL", len(program), ctypes.addressof(buffer))
         self.socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, attached)
 
-    def forget(self) -> None:
-        self.listen()
-        self.counts, self.newest = {}, {}
-
     def forget_before(self, number: int) -> None:
         """Frames of flows whose number is lower, and frames that are of no flow."""
         self.listen()
         self.counts = {
-            one: n
-            for one, n in self.counts.items()
-            if one >> STREAM_SHIFT and one & SEQUENCE_MASK >= number
+            flow: {n: copies for n, copies in counts.items() if n >= number}
+            for flow, counts in self.counts.items()
+            if flow
         }
 
     def listen(self) -> list[int]:
-        ids, counts, newest, buffer = [], self.counts, self.newest, self._buffer
+        ids, buffer = [], self._buffer
         while (size := self._receive_into(buffer)) is not None:
-            frame_id = int.from_bytes(buffer[size - 8 : size], "big")
-            ids.append(frame_id)
-            counts[frame_id] = counts.get(frame_id, 0) + 1
-            flow = frame_id >> STREAM_SHIFT
-            number = frame_id & SEQUENCE_MASK
-            if number > newest.get(flow, -1):
-                newest[flow] = number
+            ids.append(frame_id := int.from_bytes(buffer[size - 8 : size], "big"))
+            self._count(frame_id)
         self._check_drops()
         return ids
 
@@ -389,29 +396,6 @@ class Sent:
     latest_s: float
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What an ear has heard of streams, counted as it comes.
-
-    Counting everything anew at each look takes longer and longer: on a busy machine longer than
-    as much more takes to arrive.
-    """
-
-    heard: list[Heard]
-    done: int = 0
-    # By the stream's number and the frame's.
-    counts: dict[int, dict[int, int]] = field(default_factory=dict)
-
-    def go_on(self) -> None:
-        new, self.done = self.heard[self.done :], len(self.heard)
-        for heard in new:
-            number = heard.frame_id
-            if number is not None and not heard.outgoing:
-                flow = self.counts.setdefault(number >> STREAM_SHIFT, {})
-                sequence = number & ((1 << STREAM_SHIFT) - 1)
-                flow[sequence] = flow.get(sequence, 0) + 1
-
-
 class Stream:
     """Flows of numbered frames at a steady rate, sent by a process of their own.
 
@@ -433,7 +417,6 @@ class Stream:
         self._number = number
         self._sockets: list[socket.socket] = []
         self._process: subprocess.Popen[str] | None = None
-        self._tallies: dict[Ear, _Tally] = {}
         self.sent: Sent | None = None
 
     def first_id(self, flow: int) -> int:
@@ -480,26 +463,15 @@ class Stream:
 
     def received(self, ear: Ear, flow: int) -> Mapping[int, int]:
         """How often each sequence number of a flow came into the interface."""
-        if isinstance(ear, CountingEar):
-            ear.listen()
-            counts, number = ear.counts, self._number + flow
-            return {i & SEQUENCE_MASK: n for i, n in counts.items() if i >> STREAM_SHIFT == number}
-        heard = ear.frames()
-        tally = self._tallies.get(ear)
-        if tally is None or tally.heard is not heard:
-            tally = self._tallies[ear] = _Tally(heard)
-        tally.go_on()
-        return dict(tally.counts.get(self._number + flow, {}))
+        return ear.received(self._number + flow)
 
     def newest(self, ears: Sequence[Ear]) -> int:
         """The number of which, or of a later one, a frame of each flow has come to the flow's ear."""
         return min(self._newest(ear, i) for i, ear in enumerate(ears))
 
     def _newest(self, ear: Ear, flow: int) -> int:
-        if isinstance(ear, CountingEar):
-            ear.listen()
-            return ear.newest.get(self._number + flow, 0)
-        return max(self.received(ear, flow), default=0)
+        ear.listen()
+        return ear.newest.get(self._number + flow, 0)
 
     def more(self, ears: Sequence[Ear], count: int) -> int:
         """Wait for so many more frames of each flow at the flow's ear; the number that all are past."""

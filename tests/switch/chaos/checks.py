@@ -20,7 +20,7 @@ from tests.switch.chaos.losses import Counted, Flow, Lost
 from tests.switch.chaos.model import VLANS, Service
 from tests.switch.chaos.traffic import Rounds, Sending, Traffic
 from tests.switch.chaos.world import World
-from tests.switch.wire import SEQUENCE_MASK, STREAM_SHIFT
+from tests.switch.wire import STREAM_SHIFT
 
 # A member whose partner was given up says so each 30 s only, whatever `lacp-time` is.
 SETTLED_WITHIN_S = 45.0
@@ -35,6 +35,8 @@ LOAD_FLOWS, LOAD_EVERY, LOAD_FRAME_BYTES = 16, 2, 800
 LATE_S = 0.5
 # What a move costs may be lost in the event behind it.
 MOVE_LASTS_S = 0.5
+# By point and flow, how often each frame came in there.
+HeardAt = Mapping[str, Mapping[int, Mapping[int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,23 +421,24 @@ class Background:
         """What a bond of Open vSwitch lets through by itself is not ours."""
         return self.before.on_normal or self.world.state.on_normal
 
-    def _looped(self, heard_at: Mapping[str, Mapping[int, int]]) -> list[str]:
+    def _looped(self, heard_at: HeardAt) -> list[str]:
         wrong = []
         for point, heard in heard_at.items():
             if point in self.world.bed.ends and not self._on_normal():
-                back = sum(number >> STREAM_SHIFT < self._of for number in heard)
+                back = sum(len(copies) for flow, copies in heard.items() if flow < self._of)
                 if back:
                     wrong.append(f"{back} frames went back to the network at {point}")
-            if (most := max(heard.values(), default=0)) >= LOOPS_FROM:
+            most = max((max(copies.values(), default=0) for copies in heard.values()), default=0)
+            if most >= LOOPS_FROM:
                 wrong.append(f"a loop: a frame was heard {most} times at {point}")
         return wrong
 
-    def _twice(self, heard_at: Mapping[str, Mapping[int, int]]) -> list[str]:
+    def _twice(self, heard_at: HeardAt) -> list[str]:
         wrong, cost = [], self.cost
         # By what was sent: the most frames of it that one receiver heard more than once.
         twice = Counter[str]()
         for point, heard in heard_at.items():
-            again = Counter(number >> STREAM_SHIFT for number, n in heard.items() if n > 1)
+            again = +Counter({i: sum(n > 1 for n in of.values()) for i, of in heard.items()})
             twice |= Counter(kind for i, n in again.items() for kind in [self._sent[i].kind] * n)
             if self._on_normal():
                 continue
@@ -450,14 +453,13 @@ class Background:
         cost.twice = dict(twice)
         return wrong
 
-    def _heard(self, rounds: Rounds) -> dict[str, dict[int, int]]:
-        """By point, how often each frame of this event came in there."""
+    def _heard(self, rounds: Rounds) -> HeardAt:
+        """By point and flow, how often each frame of this event came in there."""
         return {
             point: {
-                number: n
-                for number, n in counts.items()
-                if number >> STREAM_SHIFT in self._sent
-                and rounds.first <= number & SEQUENCE_MASK < rounds.end
+                flow: {n: copies for n, copies in of.items() if rounds.first <= n < rounds.end}
+                for flow, of in counts.items()
+                if flow in self._sent
             }
             for point, counts in self.traffic.heard().items()
         }
@@ -465,11 +467,7 @@ class Background:
     def _count(self, rounds: Rounds, now: Mapping[str, str]) -> list[Lost]:
         """What each flow has lost. `now`: the uplinks of VM ports at the end."""
         event, before, after = self.cost.event, self.before, self.world.state
-        numbers: dict[tuple[str, int], set[int]] = {}
-        for point, counts in self.traffic.heard().items():
-            for number in counts:
-                key = point, number >> STREAM_SHIFT
-                numbers.setdefault(key, set()).add(number & SEQUENCE_MASK)
+        heard = self.traffic.heard()
         ports = moved_since(self.world.bed, self._since_s - MOVE_LASTS_S)
         moved = {
             name
@@ -494,7 +492,7 @@ class Background:
                     losses.lost(
                         flow,
                         at_s,
-                        numbers.get((str(receiver), index), ()),
+                        heard[str(receiver)].get(index, ()),
                         self.world.moments,
                         bound,
                         promised=losses.promised(flow, event, before, after),

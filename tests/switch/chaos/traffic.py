@@ -146,8 +146,8 @@ class Traffic:
                 if self._ear(point).newest.get(flow, -1) < since
             }
 
-    def heard(self) -> dict[str, Mapping[int, int]]:
-        """By point, how often each frame came in there."""
+    def heard(self) -> dict[str, Mapping[int, Mapping[int, int]]]:
+        """By point and flow, how often each frame came in there."""
         return {name: self._ear(name).counts for name in self.ears.by_name}
 
     def listen_for(self, seconds: float) -> None:
@@ -178,8 +178,9 @@ class Traffic:
         self.ears.until_quiet(below_id=1 << STREAM_SHIFT, quiet_s=QUIET_S)
         copies: dict[int, Counter[str]] = {shot.frame_id: Counter() for shot in shots}
         for name, counts in self.heard().items():
-            for frame_id in copies.keys() & counts.keys() if name not in self._host_names else ():
-                copies[frame_id][name] = counts[frame_id]
+            single = counts.get(0, {}) if name not in self._host_names else {}
+            for frame_id in copies.keys() & single.keys():
+                copies[frame_id][name] = single[frame_id]
         return copies
 
     # ---- the sender ----------------------------------------------------------------------------
