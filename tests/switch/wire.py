@@ -381,11 +381,6 @@ class Ears:
             ear.close()
 
 
-# How late a sender may be and make up for it where loads are judged. What one that had no core for longer
-# makes up for is a load that nobody meant.
-CATCH_UP_S = 0.1
-
-
 @dataclass(frozen=True, slots=True)
 class Sent:
     """What a stream did; `latest_s` is how far it was behind its clock at worst."""
