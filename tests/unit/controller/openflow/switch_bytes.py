@@ -9,16 +9,16 @@ from typing import Any
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from controller.api.engine_commands import Apply
-from controller.config.vlans import access, port_vlans
+from controller.config.vlans import access
 from controller.dataplane import pipeline, specs
-from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, LoadBits
+from controller.dataplane.specs import Changes, FlowSpec, LoadBits
 from controller.dataplane.tables import Kind, Register, cookie
 from controller.dataplane.team import Hash, Team, VmPort
-from controller.openflow import codec, commands, framing
+from controller.openflow import codec, commands
 from controller.openflow.framework import ofproto, parser, serialized, unread
 from controller.openflow.messages import Asked
 from policies.classifiers import Classifier
-from policies.model import OFPORT_LOCAL, OfPort
+from policies.model import OfPort
 
 DATAPATH: Any = ProtocolDesc(version=4)
 HEADER = struct.Struct("!BBHI")
@@ -27,24 +27,13 @@ PORT_STATS = struct.Struct("!I4xQQQQQQQQQQQQII")
 MAC = "52:54:00:00:00:01"
 UPLINKS = (OfPort(1), OfPort(2), OfPort(3))
 TEAM = Team(
-    uplinks=UPLINKS,
-    vm_ports=(
+    UPLINKS,
+    (
         VmPort(OfPort(10), UPLINKS),
         VmPort(OfPort(11), UPLINKS[::-1], access(7), attached_macs=(MAC,), forges=False),
-        VmPort(OfPort(12), UPLINKS, access(0)),
-        VmPort(OfPort(13), UPLINKS, access(4094)),
-        VmPort(OfPort(14), UPLINKS, port_vlans("native-untagged", 7, range(100, 200))),
-        VmPort(OfPort(15), UPLINKS, port_vlans("native-tagged", 7, ())),
-        VmPort(OfPort(16), UPLINKS, hashed=0),
-        VmPort(OfPort(OFPORT_LOCAL), UPLINKS, attached_macs=(MAC,)),
+        VmPort(OfPort(12), UPLINKS, hashed=0),
     ),
-    uplink_vlans={UPLINKS[1]: port_vlans("native-untagged", 7, range(64))},
-    hashes=(
-        Hash(0, Classifier.TRANSPORT, (UPLINKS, ())),
-        Hash(1, Classifier.SOURCE_MAC, (UPLINKS,)),
-        Hash(2, Classifier.IP_PAIR, (UPLINKS, UPLINKS)),
-        Hash(15, Classifier.IP_PAIR, (UPLINKS, UPLINKS, UPLINKS)),
-    ),
+    hashes=(Hash(0, Classifier.TRANSPORT, (UPLINKS, ())),),
     off_home_macs={UPLINKS[0]: "0a:00:00:00:00:01", UPLINKS[1]: "0a:00:00:00:00:02"},
 )
 PIPELINE = pipeline.build(TEAM)
@@ -113,13 +102,6 @@ def read_back_flow(flow: FlowSpec) -> FlowSpec:
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow)]).body
     ((only,), foreign, *_) = codec.installed_flows(codec.lasting(body)[0])
     assert foreign == ()
-    return only
-
-
-def read_back_group(group: GroupSpec) -> GroupSpec:
-    (mod,) = wrapped(Changes(add_groups=(group,)))
-    body = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, [group_description(mod)]).body
-    (only,) = codec.installed_groups(framing.split(body, framing.GROUP_LEAST_BYTES))
     return only
 
 

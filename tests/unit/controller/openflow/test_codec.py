@@ -6,32 +6,28 @@ import struct
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
 from controller.api.events import ForeignFlow
-from controller.dataplane import specs, tables
+from controller.dataplane import pipeline, specs, tables
 from controller.dataplane.specs import (
-    Action,
     Bucket,
     Changes,
-    CopyBits,
     FlowSpec,
     GroupSpec,
     Learn,
     LearnLoad,
-    LearnMatch,
-    LoadBits,
-    Multipath,
     Output,
-    PopVlan,
-    PushVlan,
     Resubmit,
     SetField,
     ToGroup,
 )
-from controller.dataplane.tables import Kind, Table, cookie
+from controller.dataplane.tables import Kind, Table
+from controller.dataplane.team import Team
 from controller.openflow import codec, framing
 from controller.openflow.framework import ofproto, parser, serialized
 from controller.openflow.messages import Asked
+from tests.unit.controller.dataplane.teams import teams
 from tests.unit.controller.openflow.switch_bytes import (
     DATAPATH,
     MAC,
@@ -41,24 +37,27 @@ from tests.unit.controller.openflow.switch_bytes import (
     group_description,
     learned,
     read_back_flow,
-    read_back_group,
     reply,
     wrapped,
 )
+from tests.unit.examples import examples
 
 
 def installed(body: bytes) -> codec.Flows:
     return codec.installed_flows(codec.lasting(body)[0])
 
 
-@pytest.mark.parametrize("flow", PIPELINE.flows.values(), ids=lambda f: f"table{f.table}")
-def test_a_flow_read_back_equals_the_one_installed(flow: FlowSpec) -> None:
-    assert read_back_flow(flow) == flow
-
-
-@pytest.mark.parametrize("group", PIPELINE.groups.values(), ids=lambda g: f"{g.group_id:x}")
-def test_a_group_read_back_equals_the_one_installed(group: GroupSpec) -> None:
-    assert read_back_group(group) == group
+@settings(max_examples=examples(20))
+@given(teams())
+def test_flows_and_groups_read_back_equal_those_installed(team: Team) -> None:
+    built = pipeline.build(team)
+    groups = {n: group for n, group in built.groups.items() if group.kind != "select"}
+    mods = wrapped(Changes(tuple(groups.values()), add_flows=tuple(built.flows.values())))
+    of_groups, of_flows = mods[: len(groups)], mods[len(groups) :]
+    read, foreign, *_ = installed(b"".join(map(flow_stats, of_flows)))
+    assert ({flow.key: flow for flow in read}, foreign) == (built.flows, ())
+    found = codec.installed_groups(map(group_description, of_groups))
+    assert {group.group_id: group for group in found} == groups
 
 
 @pytest.mark.parametrize("eth_type", [0x0800, 0x86DD])
@@ -80,49 +79,6 @@ def test_the_group_that_selects_is_recognized() -> None:
     select = made[:2] + bytes([ofproto.OFPGT_SELECT]) + made[3:]
     (found,) = codec.installed_groups([select])
     assert found == GroupSpec(tables.SELECT_GROUP_ID, "select", (bucket,))
-
-
-ACTIONS: tuple[Action, ...] = (
-    Output(tables.OFPP_LOCAL),
-    ToGroup(tables.GROUP_IDS.start),
-    SetField("reg0", 0xFFFE),
-    SetField("vlan_vid", 0x1007),
-    CopyBits("vlan_tci", 0, "reg2", 0, 12),
-    CopyBits("arp_spa", 28, "reg7", 4, 4),
-    LoadBits("reg7", 8, 1, 1),
-    PushVlan(),
-    PopVlan(),
-    Resubmit(Table.SET_LOCK),
-    Learn(
-        Table.LOCATION,
-        cookie(Kind.LEARNED, 10),
-        300,
-        (LearnMatch("eth_src", "eth_dst", 48), LearnLoad("reg0", "reg3", 16)),
-        delete_learned=True,
-    ),
-    Learn(Table.LOCK, cookie(Kind.LEARNED, 0), 5, (LearnLoad(0xFFFF, "reg3", 16),)),
-    Learn(Table.LOCK, cookie(Kind.LEARNED, 10), 5, (LearnLoad(1, "reg5", 1),), limit=1024),
-    Learn(
-        Table.LOCAL_SOURCE,
-        cookie(Kind.LEARNED, 10),
-        300,
-        (LearnMatch("reg2", "reg2", 12), LearnLoad(1, "reg4", 1)),
-        delete_learned=True,
-        limit=0xFFFFFFFF,
-        success="reg8",
-    ),
-    SetField("eth_src", MAC),
-    CopyBits("ipv6_src", 30, "reg13", 0, 2),
-    Multipath("eth_src", 256, "reg12"),
-    Multipath("eth_src", 256, "reg12", basis=15),
-    Multipath("symmetric_l3l4+udp", 1, "reg12"),
-)
-
-
-@pytest.mark.parametrize("action", ACTIONS, ids=lambda a: type(a).__name__)
-def test_an_action_read_back_equals_the_one_installed(action: Action) -> None:
-    flow = FlowSpec(3, 10, (), (action,), goto=4)
-    assert read_back_flow(flow) == flow
 
 
 def somebodys(value: int, *actions: Any, priority: int = 10, **fields: Any) -> bytes:
