@@ -16,7 +16,7 @@ from policies.presets import DEFAULT_PRESET, PRESETS
 from tests import documents
 from tests.reference import metrics, settings
 from tests.reference.pages import COMMAND, JSON_PAGE, PAGES, Page, generated
-from tests.unit.docs.test_page_lengths import words
+from tests.unit.docs.test_pages import words
 
 MOST_WORDS = 300
 MARKDOWN = [page for page in PAGES if page.path.suffix == ".md"]

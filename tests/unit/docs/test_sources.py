@@ -27,7 +27,7 @@ COMMIT = re.compile(r"`([0-9a-f]{7})`")
 # what others publish.
 UNMEASURED: dict[str, set[str]] = {
     **{page: set() for page in (*RELIABILITY, *POLICIES)},
-    # Figures of the pages that it links to (test_reliability_index.py).
+    # Figures of the pages that it links to (test_pages.py).
     "reliability.md": {"| tried | bound | result | test |"},
     "reliability/chaos.md": {
         "| condition | how it is checked |",
