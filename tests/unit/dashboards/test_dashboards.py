@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,6 @@ import pytest
 from dashboards import generate
 from tests.unit.dashboards.dashboards import (
     ALL,
-    BY_NAME,
     DIRECTORY,
     FILES,
     FOREIGN,
@@ -32,7 +32,6 @@ UIDS = {
     "decisions": "ovs-lbt-decisions",
     "controller": "ovs-lbt-controller",
 }
-CHOSEN = {"type": "prometheus", "uid": "${datasource}"}
 # What Grafana 9.0 has; schema version 37 came with 9.1.
 PANELS_OF_9 = {"row", "stat", "bargauge", "timeseries", "state-timeline", "table", "heatmap"}
 TRANSFORMATIONS_OF_9 = {
@@ -109,21 +108,6 @@ def test_panels_say_what_they_show_what_is_good_and_in_which_unit(dashboard: Das
 
 
 @each_dashboard
-def test_asks_the_chosen_data_source(dashboard: Dashboard) -> None:
-    for panel in dashboard.asking:
-        assert panel["datasource"] == CHOSEN, panel["title"]
-        assert panel["targets"], f"{panel['title']} asks for nothing"
-        refs = [target["refId"] for target in panel["targets"]]
-        assert len(refs) == len(set(refs)), f"{panel['title']}: {refs}"
-        assert all(target["datasource"] == CHOSEN for target in panel["targets"]), panel["title"]
-    for item in (*dashboard.annotations, *dashboard.variables.values()):
-        assert item.get("type") == "datasource" or item["datasource"] == CHOSEN, item["name"]
-    # Otherwise, Grafana begins with the first data source by its name.
-    source = dashboard.variables["datasource"]
-    assert source["current"] == {"text": "default", "value": "default"}
-
-
-@each_dashboard
 def test_has_its_variables_each_once(dashboard: Dashboard) -> None:
     names = [variable["name"] for variable in dashboard.json["templating"]["list"]]
     assert names[:4] == ["datasource", "job", "instance", "bridge"]
@@ -132,41 +116,33 @@ def test_has_its_variables_each_once(dashboard: Dashboard) -> None:
     used = {name for text in strings(dashboard.json) for name in VARIABLE.findall(text)}
     repeated = {panel["repeat"] for panel in dashboard.panels if "repeat" in panel}
     assert used - BUILT_IN | repeated == set(names)
-
-
-@each_dashboard
-def test_bridges_are_one_or_as_many_as_chosen(dashboard: Dashboard) -> None:
+    # All of them, and not those that had data when the dashboard was opened; of the time shown.
     one = dashboard.name == "bridge"
-    for name in ("job", "instance", "bridge"):
-        variable = dashboard.variables[name]
-        assert variable["multi"] == variable["includeAll"] == (not one), name
-        # All of them, and not those that had data when the dashboard was opened.
-        assert variable.get("allValue") == (None if one else ".+"), name
-        # Values of the time shown, and not of now: they stay while a target is gone.
-        assert variable["refresh"] == 2, name
+    for variable in (dashboard.variables[name] for name in names[1:4]):
+        found = (variable["multi"], variable["includeAll"], variable.get("allValue"))
+        assert found == ((False, False, None) if one else (True, True, ".+")), variable["name"]
+        assert variable["refresh"] == 2, variable["name"]
 
 
 @each_dashboard
-def test_leads_to_all_others_and_keeps_the_time(dashboard: Dashboard) -> None:
-    links = dashboard.json["links"]
-    there = {re.match(r"/d/([\w-]+)", link["url"])[1] for link in links}  # type: ignore[index]
-    assert there == set(UIDS.values()) - {dashboard.json["uid"]}
-    assert all(link["keepTime"] for link in links)
-    for link in links:
-        assert link["includeVars"] or "${datasource:queryparam}" in link["url"]
+def test_asks_the_chosen_data_source(dashboard: Dashboard) -> None:
+    text = json.dumps(dashboard.json)
+    chosen = json.dumps({"type": "prometheus", "uid": "${datasource}"})
+    assert text.count(f'"datasource": {chosen}') == text.count('"datasource": {') > 0
 
 
-@pytest.mark.parametrize("name", ["fleet", "decisions"])
-def test_rows_lead_to_their_bridge(name: str) -> None:
-    links = [text for text in strings(BY_NAME[name].json) if text.startswith("/d/")]
-    to_bridge = [text for text in links if "${__url_time_range}" in text and "var-bridge" in text]
-    assert to_bridge
-    for url in to_bridge:
-        # Alerts name their dashboard: not each of them is about a bridge.
-        assert url.partition("?")[0] in {f"/d/{UIDS['bridge']}", "/d/${__data.fields.board}"}
-        given = re.findall(r"var-(\w+)=\$\{__(?:data\.fields|field\.labels)\.(\w+)\}", url)
-        assert given == [("job", "job"), ("instance", "instance"), ("bridge", "bridge")]
-        assert {name for name, _ in given} <= set(BY_NAME["bridge"].variables)
+@each_dashboard
+def test_links_lead_to_a_dashboard_and_fill_in_its_variables(dashboard: Dashboard) -> None:
+    found = re.findall(r"^/d/([^?\n]+)(.*)$", "\n".join(strings(dashboard.json)), re.MULTILINE)
+    there = {uid for uid, _ in found}
+    # Alerts name their dashboard: not each of them is about a bridge.
+    assert there <= {*UIDS.values(), "${__data.fields.board}"}
+    assert there >= {*UIDS.values()} - {UIDS[dashboard.name]}
+    assert all(link["keepTime"] for link in dashboard.json["links"])
+    for uid, rest in found:
+        given = re.findall(r"var-(\w+)=\$\{__(?:data\.fields|field\.labels)\.(\w+)\}", rest)
+        assert all(variable == label for variable, label in given), rest
+        assert uid != UIDS["bridge"] or len(given) == (3 if "time_range" in rest else 0), rest
 
 
 @each_query
