@@ -22,6 +22,9 @@ from tests.unit.fuzz import corpus
 from tests.unit.fuzz.targets import TARGETS
 from topologies.reports.origin import origin
 
+# How much longer a search may take than it should.
+BLOCKED_S = 600
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
@@ -43,7 +46,8 @@ def main() -> int:
         words = [name, str(seconds), str(directory)]
         words += [str(corpus.MOST_BYTES // len(TARGETS))] if options.keep else []
         with (directory / "log").open("w") as log:
-            command = [sys.executable, "-m", "tests.unit.fuzz.guided", *words]
+            command = ["timeout", str(seconds + BLOCKED_S)]
+            command += [sys.executable, "-m", "tests.unit.fuzz.guided", *words]
             ended = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT)
         result = directory / "result.json"
         found = json.loads(result.read_text()) if result.exists() else {"cases": 0, "seconds": 0}

@@ -59,7 +59,7 @@ def main() -> Never:
             (directory / "failed").write_bytes(data)
             end(runs.smallest(check, error))
 
-    options = ["-len_control=0", "-max_len=4096", "-timeout=1000000", "-rss_limit_mb=0"]
+    options = ["-len_control=0", "-max_len=4096", "-timeout=300", "-rss_limit_mb=0"]
     if GUIDED:
         atheris.Setup([name, *options, f"-artifact_prefix={directory}/", str(found)], one)
         atheris.Fuzz()

@@ -8,7 +8,6 @@ import signal
 import traceback
 import warnings
 from collections.abc import Iterator
-from types import FrameType
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -16,8 +15,6 @@ from hypothesis.database import InMemoryExampleDatabase
 
 from tests.unit.fuzz.targets import CASE_TIMEOUT_S, Target
 
-# How much longer a case may take by the clock than by processor time.
-BLOCKED_RATIO = 15
 # Of a failure, as much as shows the case.
 MOST_CHARACTERS = 4000
 
@@ -28,30 +25,21 @@ class Hangs(BaseException):
 
 @contextlib.contextmanager
 def bounded(seconds: float = CASE_TIMEOUT_S) -> Iterator[None]:
-    """Raises `Hangs` where it stands after so long; on the main thread only.
+    """Raises `Hangs` where it stands after so much processor time; on the main thread only.
 
-    It measures processor time, because a process that waits for a core does not hang. A case that
-    is blocked uses none, and is ended after `BLOCKED_RATIO` times as long by the clock.
+    A process that waits for a core does not hang. pytest and libFuzzer end a case that is blocked.
     """
-    limits = {
-        signal.SIGPROF: (signal.ITIMER_PROF, seconds),
-        signal.SIGALRM: (signal.ITIMER_REAL, BLOCKED_RATIO * seconds),
-    }
 
-    def ring(number: int, _frame: FrameType | None) -> None:
-        timer, limit_s = limits[signal.Signals(number)]
-        clock = "processor time" if timer == signal.ITIMER_PROF else "the clock"
-        raise Hangs(f"longer than {limit_s:g} s by {clock}")
+    def ring(*_: object) -> None:
+        raise Hangs(f"longer than {seconds:g} s")
 
-    before = {number: signal.signal(number, ring) for number in limits}
-    for timer, limit_s in limits.values():
-        signal.setitimer(timer, limit_s)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        for number, (timer, _) in limits.items():
-            signal.setitimer(timer, 0)
-            signal.signal(number, before[number])
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 @contextlib.contextmanager

@@ -374,81 +374,57 @@ def _database(row: BridgeRow) -> None:
     assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installation.desired()
 
 
-# All that the schema lets through.
+# All that the schema lets through: columns of which every row has a value, and keys that are read of maps.
 VLANS = st.integers(0, 4095)
-OPTIONAL = st.lists(TEXTS, max_size=1)
-
-
-@st.composite
-def _replicas(draw: st.DrawFn) -> Any:
-    """A Bridge as the library has it: what the schema lets through."""
-    numbers = st.lists(NUMBERS, max_size=1)
-
-    def made(**columns: st.SearchStrategy[Any]) -> SimpleNamespace:
-        return SimpleNamespace(**{name: draw(values) for name, values in columns.items()})
-
-    qos = made(other_config=st.dictionaries(st.just("max-rate") | TEXTS, TEXTS, max_size=2))
-    interfaces = [
-        made(
-            name=TEXTS,
-            uuid=st.uuids(),
-            ofport=numbers,
-            link_speed=numbers,
-            mtu=numbers,
-            external_ids=st.dictionaries(TEXTS, TEXTS, max_size=2),
-            mac_in_use=OPTIONAL,
-            lacp_current=st.lists(st.booleans(), max_size=1),
-            bfd=st.dictionaries(st.just("enable") | TEXTS, st.just("true") | TEXTS, max_size=2),
-            cfm_mpid=numbers,
-            type=TEXTS,
-            status=st.dictionaries(st.just("driver_name") | TEXTS, TEXTS, max_size=2),
-            options=st.dictionaries(st.just("dpdk-devargs") | TEXTS, TEXTS, max_size=2),
-            other_config=st.dictionaries(st.just("ovs-lbt-pin") | TEXTS, TEXTS, max_size=2),
-        )
-        for _ in range(draw(st.integers(0, 2)))
+FILLED = {
+    *("name", "type", "target", "datapath_type", "is_connected", "protected"),
+    *("stp_enable", "rstp_enable", "mcast_snooping_enable", "bond_updelay", "bond_downdelay"),
+}
+READ_KEYS = st.sampled_from(
+    [
+        *("max-rate", "enable", "driver_name", "dpdk-devargs", "ovs-lbt-pin", "stp_state"),
+        *("rstp_port_state", "forward-bpdu", "disable-in-band"),
     ]
-    ports = [
-        made(
-            name=TEXTS,
-            interfaces=st.just(interfaces),
-            qos=st.sampled_from([[], [qos]]),
-            tag=st.lists(VLANS, max_size=1),
-            lacp=OPTIONAL,
-            bond_mode=OPTIONAL,
-            vlan_mode=OPTIONAL,
-            trunks=st.lists(VLANS, max_size=2),
-            protected=st.booleans(),
-            bond_active_slave=OPTIONAL,
-            bond_updelay=st.integers(0, 9),
-            bond_downdelay=st.just(0),
-            status=st.dictionaries(st.just("stp_state") | TEXTS, TEXTS, max_size=2),
-            rstp_status=st.dictionaries(st.just("rstp_port_state") | TEXTS, TEXTS, max_size=2),
-            other_config=st.dictionaries(TEXTS, TEXTS, max_size=2),
-            external_ids=st.dictionaries(TEXTS, TEXTS, max_size=2),
-        )
-    ]
-    controller = made(
-        target=TEXTS,
-        connection_mode=st.sampled_from([[], ["in-band"], ["out-of-band"]]),
-        is_connected=st.booleans(),
-    )
-    return made(
-        name=TEXTS,
-        ports=st.just(ports),
-        fail_mode=OPTIONAL,
-        external_ids=st.dictionaries(TEXTS, TEXTS, max_size=2),
-        stp_enable=st.booleans(),
-        rstp_enable=st.booleans(),
-        mcast_snooping_enable=st.booleans(),
-        other_config=st.dictionaries(st.just("forward-bpdu") | TEXTS, TEXTS, max_size=2),
-        protocols=st.sampled_from([(), ("OpenFlow10",), ("OpenFlow10", "OpenFlow13")]),
-        flood_vlans=st.lists(VLANS, max_size=2),
-        flow_tables=st.just({}),
-        mirrors=st.just([]),
-        controller=st.sampled_from([[], [controller]]),
-        datapath_id=OPTIONAL,
-        datapath_type=TEXTS,
-    )
+)
+OF_KIND: dict[str, st.SearchStrategy[Any]] = {
+    "map": st.dictionaries(READ_KEYS | TEXTS, st.just("true") | TEXTS, max_size=2),
+    "integer": NUMBERS,
+    "boolean": st.booleans(),
+    "string": TEXTS,
+}
+
+
+def _rows_of(table: str, **given: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Rows of a table as the library has them, with these columns and whatever else."""
+    columns: dict[str, st.SearchStrategy[Any]] = {"uuid": st.uuids()}
+    for name in records.COLUMNS[table].split():
+        kind = records.KIND_OF.get(name, "string")
+        if kind in OF_KIND:
+            one = OF_KIND[kind]
+            columns[name] = one if kind == "map" or name in FILLED else st.lists(one, max_size=1)
+    return st.builds(SimpleNamespace, **columns | given)
+
+
+PORT_ROWS = _rows_of(
+    "Port",
+    interfaces=st.lists(_rows_of("Interface"), max_size=2),
+    qos=st.lists(_rows_of("QoS"), max_size=1),
+    tag=st.lists(VLANS, max_size=1),
+    trunks=st.lists(VLANS, max_size=2),
+    bond_updelay=st.integers(0, 9),
+)
+CONTROLLER_ROWS = _rows_of(
+    "Controller", connection_mode=st.sampled_from([[], ["in-band"], ["out-of-band"]])
+)
+REPLICAS = _rows_of(
+    "Bridge",
+    ports=st.lists(PORT_ROWS, max_size=2),
+    controller=st.lists(CONTROLLER_ROWS, max_size=1),
+    protocols=st.sampled_from([(), ("OpenFlow10",), ("OpenFlow10", "OpenFlow13")]),
+    flood_vlans=st.lists(VLANS, max_size=2),
+    flow_tables=st.just({}),
+    mirrors=st.just([]),
+)
 
 
 def _replica(row: Any) -> None:
@@ -918,7 +894,7 @@ TARGETS = {
     "frames": Target(FRAMES, _frames, 2, LONG_S),
     "switch events": Target(SENSELESS, _events, 1),
     "database": Target(_rows(), _database, 2, LONG_S),
-    "replica": Target(_replicas(), _replica, 4),
+    "replica": Target(REPLICAS, _replica, 4),
     "command line": Target(_arguments(), _command_line, 18, LONG_S),
     "commands": Target(st.lists(COMMANDS, min_size=1, max_size=3), _commands, 4),
     "control socket": Target(

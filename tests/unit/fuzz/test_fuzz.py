@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import settings
 
@@ -38,13 +36,5 @@ def test_the_stored_cases_are_of_all_targets_and_few() -> None:
 
 
 def test_a_case_that_computes_for_too_long_is_ended() -> None:
-    with pytest.raises(Hangs, match="processor time"), bounded(0.1):
+    with pytest.raises(Hangs), bounded(0.1):
         sum(iter(lambda: 1, 0))
-
-
-def test_a_case_that_is_blocked_for_too_long_is_ended() -> None:
-    reading, writing = os.pipe()
-    with pytest.raises(Hangs, match="the clock"), bounded(0.001):
-        os.read(reading, 1)
-    os.close(reading)
-    os.close(writing)
