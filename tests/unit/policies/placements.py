@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
 
 from policies.model import Load, OfPort, Plan, Snapshot, Unit, Uplink
-from policies.optimum import least_worst_ratio
-from policies.planners import splitting
 
 MBPS = 1e6
 CAPACITIES_MBPS = (1000, 10_000, 25_000)
-# Where a plan is no more than that above the bound, nobody needs to ask the solver.
-NEAR_RATIO = 1.005
 
 
 def instance(seed: int, uplinks: int | None = None, units: int | None = None) -> Snapshot:
@@ -65,54 +56,15 @@ def worst_ratio(snapshot: Snapshot) -> float:
     return max(uplink.utilization_ratio for uplink in snapshot.uplinks)
 
 
-def best_ratio(snapshot: Snapshot, nodes: int) -> float:
-    """The least worst utilization, by HiGHS; where it does not close, its bound or ours.
-
-    `nodes`: after how many it stops, so that the answer does not depend on how busy the machine is.
-    """
-    uplinks, units = snapshot.uplinks, snapshot.units
-    m, n = len(uplinks), len(units)
-    loads = np.array([[u.load.tx_bps for u in units], [u.load.rx_bps for u in units]])
-    rows: list[int] = []
-    columns: list[int] = []
-    values: list[float] = []
-
-    def put(row: int, column: int, value: float) -> None:
-        rows.append(row)
-        columns.append(column)
-        values.append(value)
-
-    for i in range(n):
-        for j in range(m):
-            put(i, i * m + j, 1.0)
-            for d in (0, 1):
-                put(n + 2 * j + d, i * m + j, loads[d][i] / uplinks[j].capacity_bps)
-    for row in range(n, n + 2 * m):
-        put(row, n * m, -1.0)
-    lower = np.concatenate([np.ones(n), np.full(2 * m, -np.inf)])
-    upper = np.concatenate([np.ones(n), np.zeros(2 * m)])
-    # Any: how exactly it is typed depends on the release of numpy, which Debian may bring.
-    matrix: Any = csr_array((values, (rows, columns)), shape=(n + 2 * m, n * m + 1))
-    bound = least_worst_ratio(uplinks, units)
-    cost = np.zeros(n * m + 1)
-    cost[-1] = 1.0
-    found = milp(
-        cost,
-        integrality=np.concatenate([np.ones(n * m), [0]]),
-        bounds=Bounds(
-            np.concatenate([np.zeros(n * m), [bound]]), np.concatenate([np.ones(n * m), [np.inf]])
-        ),
-        constraints=LinearConstraint(matrix, lower, upper),
-        options={"node_limit": nodes, "mip_rel_gap": 1e-4},
-    )
-    dual = getattr(found, "mip_dual_bound", None)
-    return max(bound, float(dual) if dual is not None else 0.0)
-
-
-def ratios(seeds: Iterable[int], nodes: int) -> Iterator[float]:
-    """What plans reach, as multiples of the optimum, or of a bound of it."""
-    for seed in seeds:
-        snapshot = instance(seed)
-        reached = worst_ratio(after(snapshot, splitting.plan(snapshot)))
-        bound = least_worst_ratio(snapshot.uplinks, snapshot.units)
-        yield reached / (best_ratio(snapshot, nodes) if reached > bound * NEAR_RATIO else bound)
+def best_ratio(snapshot: Snapshot) -> float:
+    """The least worst utilization of all placements there are, for few units."""
+    uplinks, loads = snapshot.uplinks, [(u.load.tx_bps, u.load.rx_bps) for u in snapshot.units]
+    best = worst_ratio(snapshot)
+    for way in itertools.product(range(len(uplinks)), repeat=len(loads)):
+        carried = [[0.0, 0.0] for _ in uplinks]
+        for at, (tx_bps, rx_bps) in zip(way, loads, strict=True):
+            carried[at][0] += tx_bps
+            carried[at][1] += rx_bps
+        ratios = (max(of) / u.capacity_bps for of, u in zip(carried, uplinks, strict=True))
+        best = min(best, max(ratios))
+    return best

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from ipaddress import IPv4Address
 
 import pytest
 from hypothesis import assume, given, settings
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from policies.classifiers import Classifier
 from policies.model import Load, OfPort, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
-from tests.ip_hash import ip_hash
 from tests.unit.examples import examples
 
 LBFO_PRESETS, SET_PRESETS = ("address-hash", "dynamic"), ("set", "set-port")
@@ -24,14 +22,6 @@ def uplinks(count: int, *, role: Role = Role.ACTIVE, mbps: float = 1000) -> list
     team = [Uplink(f"eth{i}", OfPort(i), 1e9) for i in range(1, count + 1)]
     last = team[-1]
     return [*team[:-1], Uplink(last.name, last.ofport, mbps * 1e6, role)]
-
-
-@pytest.mark.parametrize(
-    ("source", "destination", "expected"),
-    [(0x41200154, 0x412001A0, 0), (0x41200154, 0x412001C3, 1)],
-)
-def test_ip_hash_is_as_published(source: int, destination: int, expected: int) -> None:
-    assert ip_hash(IPv4Address(source), IPv4Address(destination), 2) == expected
 
 
 @pytest.mark.parametrize("policy", PRESETS)

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from policies import homes, placement, rules
 from policies.model import Load, OfPort, Rules, Snapshot, Unit, Uplink
 from policies.planners import minmax, threshold
 from policies.rules import Rule
 from policies.seating import Candidate
-from tests.unit.examples import examples
-from tests.unit.policies.placement_costs import (
-    NAMES,
-    NOTHING,
-    candidates,
-    cost_with_reservations,
-)
 from tests.unit.policies.units import changed
 
 
@@ -107,31 +98,6 @@ def test_a_reservation_that_is_cut_is_a_rule_that_is_broken() -> None:
     assert found["vnet2"] == {Rule.RESERVE: ""}
 
 
-# ---- whatever there is ------------------------------------------------------------------
-
-RESERVES = st.one_of(NOTHING, st.integers(1, 70).map(float), st.floats(0.01, 70))
-ROOMS = st.fixed_dictionaries({name: st.integers(20, 150).map(float) for name in NAMES})
-
-
-@pytest.mark.slow
-@settings(max_examples=examples(300))
-@given(candidates(8, RESERVES), ROOMS, st.randoms())
-def test_it_is_at_rest_on_its_own_result_whatever_the_order(
-    some: list[Candidate], rooms: dict[str, float], shuffled: random.Random
-) -> None:
-    found = placement.place(some, rooms)
-    assert found.keys() == {c.name for c in some}
-    assert all(found[c.name] in c.able for c in some)
-    without = placement.place(some)
-    assert cost_with_reservations(some, found, rooms) <= cost_with_reservations(
-        some, without, rooms
-    )
-    there = [replace(c, current=found[c.name]) for c in some]
-    assert placement.place(there, rooms) == found
-    shuffled.shuffle(some)
-    assert placement.place(some, rooms) == found
-
-
 # ---- hundreds -----------------------------------------------------------------------------
 
 
@@ -153,6 +119,16 @@ def fitting(
     return found, rooms
 
 
+def excess_bps(
+    some: Sequence[Candidate], placed: Mapping[str, str], rooms: Mapping[str, float]
+) -> float:
+    """What uplinks promise beyond their room."""
+    left = dict(rooms)
+    for one in some:
+        left[placed[one.name]] -= one.rules.reserve_bps
+    return -sum(min(0.0, room) for room in left.values())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("units", "uplinks", "slack"), [(16, 4, 0.0), (40, 6, 5.0), (150, 8, 40.0), (400, 4, 20.0)]
@@ -160,7 +136,7 @@ def fitting(
 def test_what_fits_is_found_for_many(units: int, uplinks: int, slack: float) -> None:
     for seed in range(3):
         some, rooms = fitting(seed, units, uplinks, slack)
-        assert cost_with_reservations(some, placement.place(some, rooms), rooms)[0] == 0
+        assert excess_bps(some, placement.place(some, rooms), rooms) == 0
 
 
 def test_four_hundred_on_two_dozen_uplinks_are_placed_in_time() -> None:
@@ -170,8 +146,7 @@ def test_four_hundred_on_two_dozen_uplinks_are_placed_in_time() -> None:
     assert time.process_time() - began_s < 3, "a quarter of a second, as far as measured"
     assert found.keys() == {c.name for c in some}
     without = placement.place(some)
-    worse = cost_with_reservations(some, without, rooms)[0]
-    assert cost_with_reservations(some, found, rooms)[0] <= worse / 20
+    assert excess_bps(some, found, rooms) <= excess_bps(some, without, rooms) / 20
 
 
 def test_who_has_room_is_placed_by_rules_alone() -> None:

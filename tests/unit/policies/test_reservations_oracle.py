@@ -223,6 +223,7 @@ def test_no_placement_keeps_more_of_rules_and_reservations(shard: int) -> None:
         best = judge.best()
         assert all(at in able for at, able in zip(where, judge.able, strict=True)), seed
         assert judge.cost(where) == best, (seed, team, where)
+        assert homes.homes(team.units[::-1], team.uplinks) == made, seed
         if best[0]:
             given_up += 1
         elif best[1:3] == (0, 0) and not any(

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from policies import homes
-from policies.model import Load, OfPort, Plan, Role, Snapshot, Unit, Uplink
+from policies.model import Load, OfPort, Plan, Snapshot, Unit, Uplink
 from policies.planners import static
 from policies.presets import DEFAULT_PRESET, PRESETS
 from tests.unit.policies.units import changed
@@ -57,37 +55,3 @@ def test_a_pin_outranks_a_binding_and_that_outranks_the_policy(policy: str) -> N
     assert home_of(changed(bound, pin="eth2")) == "eth2"
     assert home_of(bound) == "eth3"
     assert home_of(new) == PRESETS[policy].place([new], UPLINKS)[new.name]
-
-
-def test_a_pin_or_binding_to_what_is_no_uplink_any_more_is_ignored() -> None:
-    assert home_of(vm_port(10, policy="explicit", pin="eth9", uplink="eth8")) == "eth1"
-
-
-@given(
-    name=st.sampled_from(sorted(PRESETS)),
-    ofport=st.integers(1, 0xFFFE),
-    allowed=st.frozensets(st.sampled_from(("eth1", "eth2", "eth3")), min_size=1),
-    had=st.none() | st.sampled_from(("eth1", "eth2", "eth3")),
-    pin=st.none() | st.sampled_from(("eth1", "eth2", "eth3")),
-)
-def test_a_home_is_an_uplink_that_the_vm_port_may_use(
-    name: str, ofport: int, allowed: frozenset[str], had: str | None, pin: str | None
-) -> None:
-    home = home_of(vm_port(ofport, policy=name, allowed=allowed, uplink=had, pin=pin))
-    assert home in allowed
-    assert home == pin or pin not in allowed
-    assert home == had or had not in allowed or pin in allowed
-
-
-@given(
-    name=st.sampled_from(sorted(PRESETS)),
-    ofport=st.integers(1, 0xFFFE),
-    pin=st.none() | st.sampled_from(("eth1", "eth2", "gone")),
-    roles=st.lists(st.sampled_from(Role), min_size=1, max_size=6),
-)
-def test_every_vm_port_has_exactly_one_home_among_the_uplinks(
-    name: str, ofport: int, pin: str | None, roles: list[Role]
-) -> None:
-    uplinks = [Uplink(f"eth{i}", OfPort(i + 1), 1e9, role) for i, role in enumerate(roles)]
-    home = home_of(vm_port(ofport, policy=name, pin=pin), uplinks)
-    assert [uplink.name for uplink in uplinks].count(home) == 1
