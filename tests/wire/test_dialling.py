@@ -16,7 +16,7 @@ from controller.text.wording import Refused
 @pytest.mark.parametrize(
     ("is_current", "columns", "why"),
     [
-        (True, {"restores_flows": True}, "br0: Open vSwitch waits until its scripts have restored"),
+        (True, {"restores_flows": True}, "br0: Open vSwitch is waiting for its scripts to restore"),
         (False, {}, "br0: ovsdb-server is unreachable; start Open vSwitch"),
         (True, {}, "/br0.mgmt failed: No such file or directory; "),
         (

@@ -218,7 +218,7 @@ WRONG_USAGE = {
     "rescue br0 --all": "argument --all: not allowed with argument BRIDGE",
     "replay": "the following arguments are required: --policy",
     "replay --policy slb": "expected either TRACE or --prometheus URL",
-    "replay t.csv --policy fast": "argument --policy: invalid choice: 'fast'…",
+    "replay t.csv --policy fast": "argument --policy: fast is invalid; expected one of…",
     "replay t.csv --policy slb --uplinks ２": "argument --uplinks: ２ is invalid; expected an integer from 2…",
     "replay t.csv --policy slb --seed x": "argument --seed: x is invalid; expected an integer from 0…",
     "replay t.csv --policy slb --set foo=1": "--set: foo is invalid; expected one of threshold…",

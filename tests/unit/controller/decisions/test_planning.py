@@ -323,9 +323,9 @@ CHANGES: dict[str, tuple[Callable[[World], object] | str, tuple[str, ...]]] = {
     "another moved": ("move vnet3 eth2", ("vnet3: ", "eth1", "eth2")),
     "gone": (
         lambda here: here.remove_port("vnet0").run_for(0.1),
-        ("vnet0: removed or without an uplink",),
+        ("vnet0: was removed, or has no uplink now",),
     ),
-    "tagged": (tagged, ("vnet0: removed or without an uplink",)),
+    "tagged": (tagged, ("vnet0: was removed, or has no uplink now",)),
     "too late": (lambda here: offer(here, (0.0,)).run_for(KEPT_S + 1), ("plan: 301 s", "300 s")),
     "load gone": (lambda here: offer(here, (0.0,)).run_for(20), ("loads: ", "utilization is", "%")),
     "grows": (lambda here: offer(here, (30e9,)).run_for(20), ("loads: eth2", "%")),
