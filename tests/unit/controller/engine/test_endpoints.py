@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
-from typing import Any
 
 import pytest
 
@@ -21,13 +20,12 @@ from controller.teaming.splits import may_split
 from controller.text.wording import endpoint_of
 from policies.model import Load
 from policies.presets import PRESETS
-from tests.unit.controller.engine.told import explained, shown, steady
-from tests.unit.fake_switch import World, done, world
-from tests.unit.rows import bridge, host, interface, without_us
+from tests.unit.controller.engine.told import shown, steady
+from tests.unit.fake_switch import World, world
+from tests.unit.rows import bridge, host, interface
 
 # VM port vnet0 stands for an internal port of the host.
 OF_THE_HOST = AddressesRead({"vnet0": ("192.0.2.1",)})
-ENDPOINT = {"addresses": ["192.0.2.1"], "kinds": ["geneve"], "bridges": ["br-int"]}
 
 
 def integration(**tunnel: str) -> BridgeRow:
@@ -42,56 +40,9 @@ def overlay(row: BridgeRow | None = None, **tunnel: str) -> World:
     return world(row or host()).start().write(integration(**tunnel))
 
 
-def endpoint(here: World, name: str = "vnet0") -> dict[str, Any] | None:
-    return next(p for p in shown(here)["ports"] if p["name"] == name).get("endpoint")
-
-
-def test_show_names_the_bridge_whose_tunnels_a_port_sends() -> None:
-    here = overlay().say(OF_THE_HOST)
-    assert endpoint(here) == ENDPOINT
-    assert endpoint(here, "vnet1") is None
-    text = done(here.ask("show", "br0"))
-    assert "  vnet0: tunnel endpoint, geneve on br-int, from 192.0.2.1\n" in text + "\n"
-
-
-def test_explain_and_tables_say_what_an_endpoint_is_for() -> None:
-    here = overlay()
-    assert done(here.ask("explain", "vnet0")).startswith("vnet0 on br0, ")
-    assert "USED-BY" not in done(here.ask("show", "br0"))
-    here.say(OF_THE_HOST)
-    assert "vnet0 (br-int's Geneve endpoint) on br0, " in done(here.ask("explain", "vnet0"))
-    assert explained(here, "vnet0")["endpoint"] == ENDPOINT
-    assert "endpoint" not in explained(here, "vnet1")
-    (used,) = [row for row in done(here.ask("show", "br0")).splitlines() if "  vnet0  " in row]
-    assert "br-int's Geneve endpoint" in used
-
-
 def test_the_tunnels_of_several_bridges_are_named() -> None:
     found = endpoint_of(("geneve", "ip6gre"), ("br-a", "br-b"))
     assert found == "br-a, br-b's Geneve, ip6gre endpoint"
-
-
-def test_an_endpoint_follows_its_address_and_ends_with_its_last_tunnel() -> None:
-    here = overlay()
-    assert endpoint(here) is None
-    assert endpoint(here.say(OF_THE_HOST)) == ENDPOINT
-    here.say(AddressesRead({"vnet1": ("192.0.2.1",)}))
-    assert endpoint(here) is None
-    assert endpoint(here, "vnet1") == ENDPOINT
-    here.write(replace(here.rows["br-int"], ports=()))
-    assert endpoint(here, "vnet1") is None
-
-
-def test_a_tunnel_without_an_address_is_found_by_its_route() -> None:
-    here = overlay(device="vnet0")
-    assert endpoint(here) == {**ENDPOINT, "addresses": []}
-    assert endpoint(here.say(OF_THE_HOST)) == ENDPOINT
-
-
-def test_endpoints_of_ovn_need_no_tunnel() -> None:
-    here = world(host()).start().say(OF_THE_HOST)
-    here.say(DatabaseRead(tuple(here.rows.values()), ovn=Ovn(("192.0.2.1", "192.0.2.7"))))
-    assert endpoint(here) == ENDPOINT
 
 
 # ---- what a policy may do with them --------------------------------------------------------
@@ -344,16 +295,6 @@ def test_peers_of_ipv6_endpoints_are_told_each_for_itself(ends: str) -> None:
         here.do("detach br0")
     times = 3 if ends == "policy" else 1
     assert [here.commands(SendFrame).count(one) for one in told] == [times, times]
-
-
-def test_attach_says_which_policy_suits() -> None:
-    here = overlay(without_us(host()))
-    here.say(OF_THE_HOST)
-    first, *notes = done(here.ask("attach", "br0")).splitlines()
-    assert first == "br0: load-based over eth1, eth2, 4 VM ports"
-    (note,) = notes
-    assert note.startswith("note: tunnel endpoint vnet0 (geneve on br-int, from 192.0.2.1): ")
-    assert "ovs-lbt set interface vnet0 policy=adaptive" in note
 
 
 @pytest.mark.parametrize("policy", ["load-based", "adaptive"])

@@ -35,14 +35,12 @@ from controller.config.rows import PortRow
 from controller.dataplane import tables
 from controller.dataplane.specs import EMPTY, Changes
 from controller.dataplane.tables import Kind, cookie_kind
-from controller.text.wording import STARTED
 from tests.unit.controller.engine.told import desired, entries, shown
 from tests.unit.fake_switch import (
     A_MOMENT_S,
     PLACED,
     World,
     moves,
-    re_tagged,
     refusal,
     reports,
     world,
@@ -138,102 +136,7 @@ def test_a_switch_that_is_away_is_not_written_to() -> None:
     assert here.switch.installed == desired(here)
 
 
-# ---- a restart of ours -----------------------------------------------------------------
-
-
-def test_after_a_restart_every_vm_port_is_where_it_was() -> None:
-    here = world(host(binding=None)).start()
-    here.do("move vnet0 eth2")
-    before = here.bindings()
-
-    here.restart_service()
-
-    assert here.bindings() == before
-    assert here.applied() == []
-    assert {port.reason for port in here.status.ports} == {"restored"}
-
-
-def test_a_binding_to_what_is_no_uplink_any_more_is_made_anew() -> None:
-    here = world(host(binding="eth9")).start()
-    assert here.bindings()["vnet1"] == "eth2"
-
-
 # ---- failover --------------------------------------------------------------------------
-
-
-def test_vm_ports_leave_a_link_at_once_and_return_when_it_was_up_for_the_failback_delay() -> None:
-    here = world(host(failback_delay_s="45")).start()
-    before = here.bindings()
-    here.set_link(1, up=False)
-    assert set(here.bindings().values()) == {"eth2"}
-    here.run_for(A_MOMENT_S)
-    assert moves(here) == {"failover": 2}
-    reasons = {p.port.name: p.reason for p in here.status.ports}
-    assert reasons["vnet0"] == reasons["vnet2"] == "failover"
-    here.run_until(10).set_link(1, up=True).run_until(40)
-    here.set_link(1, up=False).run_until(41)
-    here.set_link(1, up=True).run_until(85.9)
-    assert set(here.bindings().values()) == {"eth2"}
-    assert here.switch.uplink_of(10) == 2, "no snap-back in the switch either"
-    here.run_until(86)
-    assert here.bindings() == before
-    assert moves(here) == {"failover": 2, "failback": 2}
-
-
-@pytest.mark.slow
-def test_without_failback_an_uplink_carries_nothing_until_another_one_fails() -> None:
-    here = world(host(failback_delay_s="never", poll_interval_ms="60000")).start()
-    before = here.bindings()
-    here.set_link(1, up=False).run_until(10)
-    here.set_link(1, up=True).run_until(20_000)
-    assert set(here.bindings().values()) == {"eth2"}, "it does not return by itself"
-    here.set_link(2, up=False).run_for(1)
-    assert set(here.bindings().values()) == {"eth1"}
-    here.set_link(2, up=True).run_for(5_000)
-    assert set(here.bindings().values()) == {"eth1"}, "now the other one waits"
-    here.write_keys(failback_delay_s="45").run_for(60)
-    assert here.bindings() == before, "with a delay, it is over"
-
-
-def test_of_two_uplinks_that_wait_the_later_one_carries_nothing() -> None:
-    """The first is used, as nothing else is left; what the other is connected to may not forward yet."""
-    here = world(host(failback_delay_s="45")).start()
-    before = here.bindings()
-    here.set_link(1, up=False).set_link(2, up=False).run_until(10)
-    here.set_link(2, up=True).run_until(20)
-    here.set_link(1, up=True).run_until(20.5)
-    assert set(here.bindings().values()) == {"eth2"}
-    assert here.switch.uplink_of(10) == 2, "the switch uses it no more than the service"
-    # The delay of the first one has ended; the other one's has not.
-    here.run_until(64.9)
-    assert set(here.bindings().values()) == {"eth2"}
-    here.run_until(65)
-    assert here.bindings() == before
-
-
-def test_uplinks_that_return_together_are_used_together() -> None:
-    """As when the switch restarts that they are connected to."""
-    here = world(host(failback_delay_s="45")).start()
-    before = here.bindings()
-    here.set_link(1, up=False).set_link(2, up=False).run_until(10)
-    here.set_link(2, up=True).run_until(11)
-    here.set_link(1, up=True).run_until(12)
-    assert here.bindings() == before
-    made = moves(here)
-    here.run_until(55.5)
-    assert here.bindings() == before, "the end of one delay ends the other's"
-    here.run_until(80)
-    assert (here.bindings(), moves(here)) == (before, made)
-
-
-def test_an_uplink_that_came_up_while_it_was_not_in_the_team_is_used_when_it_is() -> None:
-    here = world(host(uplinks=3, policy="explicit")).start()
-    here.set_link(1, up=False)
-    here.write_keys(uplinks="eth2,eth3")
-    here.set_link(1, up=True)
-    here.write_keys(uplinks="eth1,eth2,eth3").run_for(120)
-    assert here.bridge.placing.uplinks()[0].usable
-    assert set(here.bindings().values()) == {"eth1"}
 
 
 def test_links_that_flap_while_the_switch_does_not_answer_leave_few_moves() -> None:
@@ -270,25 +173,6 @@ def test_move_is_answered_when_the_switch_has_followed() -> None:
     assert here.applied() == [], "it is there already"
 
 
-def test_pin_moves_and_keeps() -> None:
-    here = world(host()).start()
-    here.do("pin vnet0 eth2")
-    assert here.bindings()["vnet0"] == "eth2"
-    assert moves(here) == {"pin": 1}
-    pinned = refusal(here.ask("move", "vnet0", "eth1"))
-    assert pinned == "port vnet0 is pinned to eth2; to remove the pin: ovs-lbt unpin vnet0"
-    here.do("unpin vnet0")
-    here.do("move vnet0 eth1")
-
-
-def test_a_bad_value_of_another_key_keeps_nobody_from_setting_this_one() -> None:
-    here = world(host(window_s="0")).start()
-    assert here.bridge.config.errors
-    here.do("set bridge br0 threshold=60")
-    assert here.bridge.config.threshold_ratio == 0.6
-    assert "eth9" in refusal(here.ask("set", "bridge", "br0", "uplinks=eth1,eth9"))
-
-
 def test_who_asks_about_one_bridge_does_not_wait_for_the_status_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -304,35 +188,7 @@ def test_who_asks_about_one_bridge_does_not_wait_for_the_status_of_the_others(
     assert (shown(here, "br1")["name"], looked_at) == ("br1", ["br1"])
 
 
-@pytest.mark.parametrize("command", ["pin vnet0 eth2", "drain eth1"])
-def test_a_database_that_refuses_is_quoted_and_nothing_changes(command: str) -> None:
-    here = world(host()).start()
-    before = here.bindings()
-    here.refuse_writes = "read-only"
-    assert refusal(here.ask(*command.split())) == "database: read-only"
-    assert here.bindings() == before and not here.engine.jobs.concerned
-
-
-@pytest.mark.parametrize("command", ["move vnet0 eth2", "drain eth1"])
-def test_nothing_can_be_moved_on_a_switch_that_is_away(command: str) -> None:
-    here = world(host()).start().disconnect()
-    text = f"bridge br0: the switch is not connected; {STARTED}"
-    assert refusal(here.ask(*command.split())) == text
-
-
 # ---- the end of it -----------------------------------------------------------------------
-
-
-def test_a_policy_key_taken_away_by_hand_ends_our_work() -> None:
-    here = world(host()).start()
-    here.key_loss_grace_s = "0"
-    here.write(without_us(here.rows["br0"]))
-    assert here.commands(Disconnect) == [Disconnect("br0")]
-    assert here.engine.deadline_s() == float("inf")
-    (told,) = reports(here, "warning")
-    assert told.startswith(
-        "Bridge br0 ovs-lbt-policy: the key has disappeared from the database, so the bridge"
-    )
 
 
 def test_a_bridge_that_is_no_more_is_let_go_in_silence() -> None:
@@ -477,59 +333,6 @@ def test_a_port_number_used_again_does_not_inherit_the_traffic_of_another_vm() -
     here.switch.born_s[14] = here.switch.born_s[10] = here.now_s
     here.add_port(port("vnet4", 10)).run_for(3)
     assert here.port_status("vnet4").load.tx_bps == 0
-
-
-def test_a_vm_port_moves_to_an_uplink_that_carries_its_new_vlan() -> None:
-    """vnet0 and vnet2 are at home on eth1, vnet1 and vnet3 on eth2."""
-    here = world(host("originating-port", plain=True)).start()
-    re_tagged(here, "eth1", trunks=(0, 10)).run_for(1)
-    before = here.bindings()
-    assert before["vnet0"] == before["vnet2"] == "eth1"
-    re_tagged(here, "vnet0", tag=20).run_for(1)
-    assert here.bindings() == {**before, "vnet0": "eth2"}
-    assert here.switch.uplink_of(10) == 2
-    assert here.stored_bindings()["vnet0"] == "eth2"
-    assert moves(here) == {"rule": 1}
-    here.set_link(2, up=False).run_for(1)
-    assert here.bindings()["vnet0"] == "eth2", "eth1 would only drop its frames"
-    assert here.switch.uplink_of(10) is None
-    assert here.bindings()["vnet1"] == "eth1"
-
-
-def test_a_vm_port_whose_vlan_no_uplink_carries_has_no_uplink_until_one_does() -> None:
-    here = world(host("originating-port", plain=True)).start()
-    re_tagged(here, "eth1", trunks=(0, 10))
-    re_tagged(here, "eth2", trunks=(0, 10))
-    re_tagged(here, "vnet0", tag=20).run_for(1)
-    assert "vnet0" not in here.bindings()
-    assert here.switch.uplink_of(10) is None
-    assert here.port_status("vnet0").uplink is None
-    assert tuple(map(str, here.status.config.errors)) == (
-        "Port vnet0 tag: no uplink carries VLAN 20; choose a VLAN that an uplink carries",
-    )
-    assert "; no uplink does" in refusal(here.ask("move", "vnet0", "eth1"))
-    re_tagged(here, "eth2", trunks=(10, 20)).run_for(1)
-    assert here.bindings()["vnet0"] == "eth2"
-    assert here.switch.installed == desired(here)
-
-
-@pytest.mark.parametrize("command", [("move",), ("pin",), ("set", "interface")])
-def test_an_operator_cannot_put_a_vm_port_where_its_vlan_is_not(command: tuple[str, ...]) -> None:
-    here = world(host("originating-port", plain=True)).start()
-    re_tagged(here, "eth1", trunks=(0, 10))
-    re_tagged(here, "vnet1", tag=20).run_for(1)
-    reply = here.ask(*command, "vnet1", "pin=eth1" if command[0] == "set" else "eth1")
-    assert refusal(reply) == "uplink eth1 does not carry the VLANs of vnet1; use one of eth2"
-
-
-def test_a_policy_that_places_by_number_takes_its_place_and_load_based_keeps_what_is() -> None:
-    here = world(host()).start()
-    here.write_keys(policy="explicit")
-    assert set(here.bindings().values()) == {"eth1"}
-    here.write_keys(policy="load-based")
-    assert set(here.bindings().values()) == {"eth1"}
-    here.write_keys(policy="originating-port")
-    assert here.bindings() == {"vnet0": "eth1", "vnet1": "eth2", "vnet2": "eth1", "vnet3": "eth2"}
 
 
 # ---- capacity and time -----------------------------------------------------------------

@@ -21,7 +21,7 @@ from controller.text.wording import Refused
 from policies.model import Reason
 from tests.said import pattern, says
 from tests.unit.controller.engine.told import entries, offer
-from tests.unit.fake_switch import World, refusal, world
+from tests.unit.fake_switch import World, world
 from tests.unit.rows import host
 
 GBPS = 1e9
@@ -72,42 +72,12 @@ def test_what_came_of_it_is_measured_afterwards() -> None:
     assert ratios(outcome["after"]) == pytest.approx({"eth1": 0.55, "eth2": 0.3}, abs=0.001)
 
 
-def test_an_uplink_that_no_move_relieves_is_told_when_it_begins_and_when_it_ends() -> None:
-    here = world(host(binding="eth1"))
-    here.switch.offered_bps[10] = lambda t: (8.5 if t < 100 else 1.0) * GBPS
-    here.start().run_until(90)
-    (entry,) = entries(here)
-    assert (entry["event"], entry["uplink"]) == ("unrelieved", "eth1")
-    assert says(entry["why"], "eth1", "85%", "30 s", "75%")
-    assert [uplink.unrelieved for uplink in here.status.uplinks] == [True, False]
-    here.run_until(200)
-    ends = entries(here)[1:]
-    assert [(e["event"], e["uplink"]) for e in ends] == [("relieved", "eth1")]
-    assert not any(uplink.unrelieved for uplink in here.status.uplinks)
-
-
 def test_a_load_beside_the_threshold_is_not_an_event_with_each_poll() -> None:
     """And it is one although the policy does not look at loads."""
     here = world(host(policy="explicit"))
     here.switch.offered_bps[10] = lambda t: (7.6 if t % 60 < 30 else 7.35) * GBPS
     here.start().run_until(600)
     assert [(e["event"], e["uplink"]) for e in entries(here)] == [("unrelieved", "eth1")]
-
-
-def test_failover_and_failback_are_told_with_the_links_that_caused_them() -> None:
-    here = world(host(failback_delay_s="5")).start().run_until(10)
-    here.set_link(1, up=False).run_for(5)
-    here.set_link(1, up=True).run_for(20)
-    told = [(e["event"], e["why"]) for e in entries(here) if e["event"] != "outcome"]
-    assert told == [
-        ("link-down", "the link of eth1 went down"),
-        ("moved", "eth1 failed"),
-        ("link-up", "the link of eth1 went up"),
-        ("moved", "eth1 is back in service"),
-    ]
-    failover = entries(here, "moved")[0]
-    assert [move["port"] for move in failover["moves"]] == ["vnet0", "vnet2"], "one decision"
-    assert here.status.uplinks[0].link_changes == 2
 
 
 def test_a_link_that_changed_while_the_switch_was_away_is_counted_and_followed() -> None:
@@ -121,22 +91,6 @@ def test_a_link_that_changed_while_the_switch_was_away_is_counted_and_followed()
     assert set(here.bindings().values()) == {"eth2"}
 
 
-def test_a_manual_move_and_a_refused_one() -> None:
-    here = world(host()).start()
-    here.do("move vnet0 eth2")
-    here.set_link(1, up=False).run_for(1)
-    here.log.clear()
-    text = refusal(here.ask("move", "vnet0", "eth1"))
-    (entry,) = entries(here)
-    assert text == "uplink eth1: link down; use one of eth2"
-    assert (entry["event"], entry["why"]) == ("refused", text)
-    assert entry["moves"][0]["reason"] == "manual"
-    status = here.status
-    assert status.moves_refused == {r.value: int(r is Reason.MANUAL) for r in Reason}
-    assert status.moves_planned["manual"] == 2
-    assert status.moves_applied["manual"] == 1
-
-
 def test_buckets_that_go_one_way_are_one_line() -> None:
     here = world(host(policy="dynamic")).start()
     here.set_link(1, up=False).run_for(1)
@@ -145,13 +99,6 @@ def test_buckets_that_go_one_way_are_one_line() -> None:
     assert [(w["policy"], w["buckets"], w["source"], w["target"]) for w in ways] == [
         ("dynamic", 128, "eth1", "eth2")
     ]
-
-
-def test_a_pin_is_told_as_such() -> None:
-    here = world(host()).start()
-    here.log.clear()
-    here.write_keys_of("vnet0", binding="eth1", pin="eth2").run_for(1)
-    assert [e["why"] for e in entries(here, "moved")] == ["pinned to eth2"]
 
 
 def test_every_reason_has_a_sentence() -> None:
