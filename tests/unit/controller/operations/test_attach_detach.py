@@ -32,7 +32,6 @@ from controller.api.events import (
     Written,
 )
 from controller.bridge import inspection
-from controller.bridge.installation import AUDIT_INTERVAL_S
 from controller.config import reader
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow, MirrorRow, PortRow
@@ -41,14 +40,11 @@ from controller.dataplane.specs import EMPTY, GroupSpec
 from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table
 from controller.dataplane.team import Team
 from controller.operations.attach import ATTACH_TIMEOUT_S, Attach
-from controller.operations.detach import BUSY_TIMEOUT_S
 from controller.operations.jobs import Step, Store
-from controller.text.wording import STARTED
 from tests.said import says
 from tests.unit.controller.engine.told import desired
 from tests.unit.fake_switch import FakeSwitch, World, done, refusal, world
 from tests.unit.rows import (
-    backed_up,
     bridge,
     host,
     interface,
@@ -73,19 +69,6 @@ def test_attach_reads_first_writes_then_and_is_done_when_everything_is_installed
     kinds = [type(c) for _, c in here.log if isinstance(c, Connect | ReadInstalled | Apply)]
     assert kinds == [Connect, ReadInstalled, Apply, Apply], "the second when flags are set"
     assert here.rows["br0"].fail_mode is None, "a bond needs no other fail mode"
-
-
-def test_attaching_plain_uplinks_makes_the_bridge_secure_and_detach_puts_it_back() -> None:
-    here = world(plain_uplinks("standalone")).start()
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "policy=explicit"))
-    assert here.rows["br0"].fail_mode == "secure"
-    assert here.bindings() == {"vnet0": "eth1"}
-
-    done(here.ask("detach", "br0"))
-
-    assert here.rows["br0"] == plain_uplinks("standalone")
-    assert here.switches["br0"].installed == EMPTY
-    assert here.engine.fleet.bridges == {} and here.dialled == set()
 
 
 def test_a_new_fail_mode_has_flushed_before_what_was_encoded_is_installed() -> None:
@@ -147,38 +130,6 @@ def test_detach_leaves_no_trace_and_keeps_what_describes_the_hardware() -> None:
     assert here.log == []
 
 
-def test_an_attach_that_the_database_refuses_leaves_nothing() -> None:
-    here = world(without_us(host()), no_flood={12}).start()
-    here.refuse_writes = "read-only"
-    assert refusal(here.ask("attach", "br0")) == "database: read-only"
-    here.run_for(60)
-    assert here.switches["br0"].no_flood == {12}
-    assert here.engine.fleet.bridges == {} and here.dialled == set()
-
-
-def test_detaching_a_switch_that_is_away_takes_the_configuration_away_at_least() -> None:
-    here = world(host()).start().disconnect()
-    assert here.ask("detach", "br0") is None
-    here.run_for(5)
-    told = refusal(here.replies[1])
-    assert says(told, "bridge br0: ", "not connected", "only the configuration", f"; {STARTED}")
-    assert here.rows["br0"].external_ids == {}
-    here.connect()
-    assert here.switches["br0"].installed == EMPTY, "the rest is done when it answers"
-    assert here.engine.fleet.bridges == {} and here.dialled == set()
-
-
-def test_a_detach_waits_longer_for_a_switch_that_stays_connected() -> None:
-    here = world(host()).start()
-    here.switches["br0"].holds_answers = True
-    assert here.ask("detach", "br0") is None
-    here.run_for(BUSY_TIMEOUT_S - 1)
-    assert 1 not in here.replies
-    here.answer_held().run_for(0.1)
-    done(here.replies[1])
-    assert here.switches["br0"].installed == EMPTY
-
-
 def test_a_bridge_that_is_deleted_while_it_is_being_detached_is_gone() -> None:
     here = world(host()).start().disconnect()
     assert here.ask("detach", "br0") is None
@@ -194,21 +145,6 @@ def test_a_bridge_that_is_deleted_while_it_is_being_attached_is_refused() -> Non
     here.rows.clear()
     here.say(DatabaseRead(()))
     assert refusal(here.replies[1]) == "bridge br0 was deleted during the attach"
-
-
-def test_a_detach_that_the_database_refuses_leaves_the_bridge_as_it_was() -> None:
-    here = world(host()).start()
-    here.refuse_writes = "read-only"
-    assert refusal(here.ask("detach", "br0")) == "database: read-only"
-    here.run_for(60)
-    assert here.switches["br0"].installed != EMPTY, "attached, so it is teamed"
-
-
-def test_a_note_for_detach_that_somebody_spoiled_stops_nothing() -> None:
-    here = world(host(before="{")).start()
-    text = refusal(here.ask("detach", "br0"))
-    assert says(text, "Bridge br0: ovs-lbt-before is {", "fail_mode", "standalone; ")
-    assert here.rows["br0"].external_ids == {}
 
 
 @pytest.mark.parametrize("note", ["[]", '{"fail_mode": 1}', '{"fail_mode": "up"}', "[" * 5000, ""])
@@ -622,25 +558,6 @@ def test_a_bridge_attached_again_in_the_database_while_it_is_cleaned_up_is_ours_
 # ---- detach ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-def test_vm_ports_are_on_the_active_member_before_normal_takes_over(restarted: bool) -> None:
-    here = world(backed_up()).start()
-    here.run_for(1)
-    switch = here.switches["br0"]
-    assert {switch.uplink_of(10), switch.uplink_of(11)} == {1, 2}
-    switch.learned = ((10, MAC, 0), (11, OTHER_MAC, 0))
-    if restarted:
-        here.restart_service()
-    here.log.clear()
-    assert here.ask("detach", "br0") is None
-    assert {switch.uplink_of(10), switch.uplink_of(11)} == {2}
-    assert {ofport for _, ofport in here.frames()}, "the network is told"
-    here.run_for(2)
-    done(here.replies[max(here.replies)])
-    assert switch.installed == EMPTY
-    assert here.rows["br0"] == replace(backed_up(), external_ids={})
-
-
 def test_a_fail_mode_whose_return_would_flush_others_flows_is_left_and_told() -> None:
     here = world(plain_uplinks("standalone")).start()
     done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
@@ -659,59 +576,6 @@ def test_a_detach_looks_first_and_installs_nothing_on_a_switch_that_has_nothing(
     done(here.replies[1])
     assert here.applied() == []
     assert here.engine.fleet.bridges == {} and here.dialled == set()
-
-
-# ---- the flag no-flood -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("flagged", [set(), {11}, {11, 13}], ids=str)
-def test_vm_ports_have_the_flag_while_we_serve_and_those_that_had_it_keep_it(
-    flagged: set[int],
-) -> None:
-    here = world(without_us(host()), no_flood=set(flagged)).start()
-    switch = here.switches["br0"]
-    done(here.ask("attach", "br0"))
-    assert switch.no_flood == {10, 11, 12, 13}
-    here.restart_service()
-    here.run_for(60)
-    assert switch.no_flood == {10, 11, 12, 13}
-    done(here.ask("detach", "br0"))
-    assert (switch.no_flood, switch.installed) == (flagged, EMPTY)
-    assert here.rows["br0"].external_ids == {}
-
-
-def test_a_flag_that_is_cleared_while_attached_is_not_restored() -> None:
-    here = world(without_us(host()), no_flood={11, 13}).start()
-    switch = here.switches["br0"]
-    assert "vnet1: another program set the port flag no-flood" in done(here.ask("attach", "br0"))
-    switch.no_flood.remove(11)
-    here.run_for(AUDIT_INTERVAL_S)
-    assert switch.no_flood == {10, 11, 12, 13}
-    assert here.rows["br0"].external_ids["ovs-lbt-no-flood-before"] == "vnet3"
-    done(here.ask("detach", "br0"))
-    assert switch.no_flood == {13}
-
-
-def test_a_bridge_that_is_observed_has_the_flags_that_it_had() -> None:
-    here = world(without_us(host()), no_flood={12}).start()
-    switch = here.switches["br0"]
-    done(here.ask("attach", "br0"))
-    done(here.ask("set", "bridge", "br0", "mode=observe"))
-    assert (switch.no_flood, switch.installed) == ({12}, EMPTY)
-    done(here.ask("set", "bridge", "br0", "mode=enforce"))
-    assert switch.no_flood == {10, 11, 12, 13}
-    done(here.ask("detach", "br0"))
-    assert (switch.no_flood, switch.installed) == ({12}, EMPTY)
-
-
-def test_a_detach_after_somebody_took_our_flows_away_clears_our_flags() -> None:
-    here = world(host()).start()
-    switch = here.switches["br0"]
-    assert switch.no_flood == {10, 11, 12, 13}
-    flush(switch)
-    here.restart_service()
-    done(here.ask("detach", "br0"))
-    assert (switch.no_flood, switch.installed) == (set(), EMPTY)
 
 
 def test_the_late_answer_to_an_attach_that_was_given_up_ends_nothing() -> None:

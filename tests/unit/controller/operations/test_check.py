@@ -11,23 +11,18 @@ from typing import Any
 import pytest
 
 from controller.api.engine_commands import Connect, Write
-from controller.api.events import AddressesRead, Challenged, Faulted, ForeignFlow
+from controller.api.events import AddressesRead, ForeignFlow
 from controller.api.status import UPLINK_METRICS
-from controller.config.rows import BridgeRow, InterfaceRow
+from controller.config.rows import InterfaceRow
 from controller.dataplane.drops import Drop
 from policies.model import OFPORT_LOCAL
 from tests.unit.controller.engine.told import offer, shown
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import (
-    bond,
-    bridge,
     host,
-    interface,
     ours,
     port,
-    two_uplinks,
     with_interface,
-    with_lacp,
     without_us,
 )
 
@@ -58,71 +53,6 @@ def test_a_bridge_without_findings_is_well() -> None:
     (team,) = asked(here)["bridges"]
     assert (team["name"], team["attached"], team["teaming"]) == ("br0", True, "switch-independent")
     assert [u["name"] for u in team["uplinks"]] == ["eth1", "eth2"]
-
-
-def test_uplinks_that_fail_are_found_until_they_are_back() -> None:
-    here = world(host(failback_delay_s="0")).start()
-    here.set_link(2, up=False)
-    assert found(here).keys() == {"uplink-down", "no-failover"}
-    assert {one["runbook"] for one in asked(here)["findings"]} == {"OvsLbtUplinkDown"}
-    assert "(runbook OvsLbtUplinkDown)" in done(here.ask("check"))
-    here.set_link(1, up=False)
-    assert found(here).keys() == {"uplink-down", "dark"}
-    here.set_link(1, up=True).set_link(2, up=True).run_for(1)
-    assert found(here) == {}
-    for _ in range(2):
-        here.set_link(2, up=False).set_link(2, up=True)
-    assert found(here).keys() == {"flapping"}
-    here.run_for(1000)
-    assert found(here) == {}, "that was long ago"
-
-
-def test_an_uplink_that_is_watched_and_silent_is_told_apart_from_one_without_a_link() -> None:
-    here = world(with_lacp(host(), "eth1", "eth2", falls_back=False)).start()
-    here.set_link(2, up=False, silent=True)
-    assert "does not answer" in found(here)["silent"]
-
-
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        (host(threshold="much"), {"bad-value"}),
-        (replace(host(), stp_enable=True), set()),
-        (replace(host(), flow_tables=(3,)), {"not-done"}),
-        (with_interface(host(), "vnet0", pin="eth2", allow="eth1"), {"rule-broken"}),
-        (with_interface(host(), "eth2", role="standby"), set()),
-        (with_interface(host(uplinks=3), "eth2", role="drained"), set()),
-        (host(mode="observe"), set()),
-    ],
-)
-def test_settings_that_cannot_be_followed_are_found(row: BridgeRow, expected: set[str]) -> None:
-    assert found(world(row).start()).keys() == expected
-
-
-def test_an_uplink_without_a_device_is_shown_found_and_counted() -> None:
-    row = host(uplinks=3)
-    members = bond(*(interface(f"eth{i}", i if i < 3 else -1) for i in (1, 2, 3)))
-    row = with_interface(
-        replace(row, ports=(members, *(p for p in row.ports if p.name != "bond0"))),
-        "eth3",
-        capacity_mbps="500",
-    )
-    here = world(row).start()
-    assert found(here) == {
-        "no-device": "uplink eth3: Open vSwitch cannot open its device, so it does not exist on the"
-        " switch; to see why: ovs-vsctl get interface eth3 error"
-    }
-    eth3 = shown(here)["uplinks"][2]
-    assert (eth3["name"], eth3["up"], eth3["absent"]) == ("eth3", False, True)
-    assert eth3["capacity_bps"] == 5e8
-    assert "eth3    absent" in done(here.ask("show"))
-    (status,) = here.engine.fleet.status()
-    assert [UPLINK_METRICS["uplink_up"].read(uplink) for uplink in status.uplinks] == [1, 1, 0]
-    here = world(without_us(row)).start()
-    assert found(here, "br0").keys() == {"no-device"}
-    two = bond(interface("eth1", 1), interface("eth2", -1))
-    here = world(without_us(replace(host(), ports=(two, *host().ports[1:])))).start()
-    assert "cannot open its device" in found(here, "br0")["unfit"]
 
 
 def test_frames_that_are_dropped_on_purpose_are_reported_by_port_and_reason() -> None:
@@ -216,28 +146,6 @@ def test_a_capacity_that_nobody_knows_is_called_a_guess() -> None:
     assert notes(here) == {} and "guess" not in done(here.ask("show"))
 
 
-def test_a_switch_that_is_gone_is_found() -> None:
-    here = world(host()).start()
-    here.disconnect()
-    assert found(here).keys() == {"not-connected"}
-
-
-def test_the_host_s_own_findings() -> None:
-    here = world(host()).start()
-    here.say(Faulted("history", "no space", 0.0, 3))
-    here.say(Challenged())
-    assert found(here).keys() == {"fault"}
-    assert notes(here)["standby"] == "this service leads; another one is on standby"
-    here.run_for(20)
-    assert "has not responded for 20 s" in found(here)["standby"]
-
-
-def test_lacp_that_is_not_negotiated_is_found() -> None:
-    here = world(with_lacp(host(), falls_back=True)).start()
-    here.run_for(5)
-    assert "lacp" in found(here)
-
-
 # ---- not attached -----------------------------------------------------------------------
 
 
@@ -254,65 +162,11 @@ def test_a_trial_writes_nothing_and_leaves_nothing() -> None:
     done(here.ask("attach", "br0"))
 
 
-def plain(**columns: Any) -> BridgeRow:
-    return replace(bridge(*two_uplinks(), port("vnet0", 10), ids={}), **columns)
-
-
-def test_plain_uplinks_are_named_as_for_an_attach() -> None:
-    here = world(plain()).start()
-    assert "--uplink IF --uplink IF" in found(here, "br0")["unfit"]
-    assert found(here, "br0", "uplinks=eth1,eth2") == {}
-    assert "attach sets it to secure" in notes(here, "br0", "uplinks=eth1,eth2")["fail-mode"]
-    assert "fail-mode" not in notes(
-        world(plain(fail_mode="secure")).start(), "br0", "uplinks=eth1,eth2"
-    )
-
-
 def test_what_attach_would_refuse_is_found_in_its_words() -> None:
     here = world(without_us(host())).start()
     here.switches["br0"].foreign = (ForeignFlow(3, 9, 7, "in_port=7"),)
     why = refusal(here.ask("attach", "br0"))
     assert found(here, "br0")["unfit"] == f"cannot be attached: {why.removeprefix('bridge br0: ')}"
-
-
-def test_a_switch_that_does_not_answer_is_found_in_time() -> None:
-    here = world(without_us(host())).start()
-    here.switches["br0"].holds_answers = True
-    assert here.ask("check", "br0") is None
-    here.run_for(12)
-    assert "the flows were not read within 10 s" in done(here.replies[here.asked])
-    assert here.engine.fleet.bridges == {}
-
-
-def test_what_makes_a_bridge_worth_a_second_look() -> None:
-    row = replace(without_us(host()), controllers=("ptcp:6653", "tcp:192.0.2.9:6653"))
-    here = world(row).start()
-    assert found(here, "br0").keys() == {"controller"}
-    assert "tcp:192.0.2.9:6653" in found(here, "br0")["controller"]
-    here = world(with_lacp(without_us(host()), "eth1", falls_back=False)).start()
-    assert found(here, "br0")["lacp"].startswith("LACP (active) is not negotiated on eth2; ")
-
-
-@pytest.mark.parametrize("attached", [True, False])
-@pytest.mark.parametrize(
-    ("columns", "advice"),
-    [
-        ({"in_band": True}, "ovs-vsctl set bridge br0 other_config:disable-in-band=true"),
-        ({"unanswered": True}, "ovs-vsctl del-controller br0"),
-        ({"unanswered": True, "fail_mode": "secure"}, ""),
-    ],
-    ids=str,
-)
-def test_hidden_flows_for_a_controller_are_found_and_refused(
-    columns: dict[str, Any], advice: str, attached: bool
-) -> None:
-    row = host() if attached else without_us(host())
-    here = world(replace(row, controllers=("tcp:192.0.2.9:6653",), **columns)).start()
-    text = found(here, "br0").get("hidden-flows" if attached else "unfit", "")
-    assert text.endswith(advice) and bool(text) == bool(advice)
-    if not attached and advice:
-        here.ask("attach", "br0")
-        assert advice in refusal(here.replies[here.asked])
 
 
 @pytest.mark.parametrize("listens_at", ["192.0.2.9", "0.0.0.0", "192.0.2.8"])
@@ -328,29 +182,3 @@ def test_a_bridge_that_dials_the_service_can_be_attached(listens_at: str) -> Non
     if not dials_another:
         here.write(replace(here.rows["br0"], unanswered=False))
         assert found(here) == {}, "the service is no other program"
-
-
-def test_what_keeps_the_service_from_connecting_while_scripts_restore_flows() -> None:
-    here = world(replace(host(), restores_flows=True)).start()
-    here.disconnect()
-    assert "remove Open_vSwitch . other_config flow-restore-wait" in found(here)["not-connected"]
-
-
-@pytest.mark.parametrize(
-    ("row", "words", "why"),
-    [
-        (host(), ("br9",), "no bridge is named br9 (did you mean br0?); "),
-        (
-            host(),
-            ("vnet0",),
-            "vnet0 is a port or a VLAN bridge of bridge br0, not a bridge; use br0",
-        ),
-        (host(), ("br0", "threshold=60"), "is already attached; "),
-        (host(), ("br0", "no-such=1"), "is already attached; "),
-        (without_us(host()), ("br0", "threshold=9"), "threshold"),
-    ],
-)
-def test_what_cannot_be_checked_is_refused(
-    row: BridgeRow, words: tuple[str, ...], why: str
-) -> None:
-    assert why in refusal(world(row).start().ask("check", *words))

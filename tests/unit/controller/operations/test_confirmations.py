@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from controller.api.engine_commands import Apply, Record, SendFrame, Write
-from controller.api.events import Leading
 from controller.api.history import Happened
 from controller.config.rows import BridgeRow
 from controller.dataplane import frames
@@ -17,7 +16,7 @@ from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED
 from controller.text.wording import UNREACHED
 from tests.said import says
 from tests.unit.fake_switch import World, done, refusal, reports, world
-from tests.unit.rows import host, ours, plain_uplinks, with_ids, with_interface, without_us
+from tests.unit.rows import host, plain_uplinks, with_ids, with_interface, without_us
 
 WAIT_S = 60
 # What is rolled back, by whom, and until when it could have been confirmed.
@@ -104,23 +103,6 @@ def test_moves_of_a_rollback_say_who_rolled_what_back(words: str, early: bool) -
     assert happened(here) == [(Happened.REVERTED, told)]
 
 
-def test_an_attach_that_is_confirmed_stays() -> None:
-    here = attached_for_now()
-    here.run_until(WAIT_S - 1)
-    assert done(here.ask("confirm", "br0")) == "br0: attach confirmed"
-    assert UNCONFIRMED not in here.rows["br0"].external_ids
-    here.run_until(10 * WAIT_S)
-    assert attached(here) and here.switches["br0"].installed != EMPTY
-    assert happened(here) == [(Happened.CONFIRMED, "attach confirmed")]
-
-
-def test_settings_of_uplinks_that_were_made_meanwhile_stay_as_with_detach() -> None:
-    here = attached_for_now()
-    done(here.ask("set", "interface", "eth1", "capacity-mbps=1000"))
-    here.run_until(WAIT_S + GRACE_S + 1)
-    assert here.rows["br0"] == with_interface(BARE, "eth1", capacity_mbps="1000")
-
-
 def test_an_attach_that_fails_waits_for_nothing_and_leaves_no_trace() -> None:
     here = World(BARE).start()
     assert here.ask("attach", "br0", "--rollback-after", "60") is None
@@ -154,19 +136,6 @@ def test_a_detach_that_nobody_confirms_is_reverted(purge: bool) -> None:
     assert happened(here) == [(Happened.REVERTED, TIMER.format("detach", 1))]
 
 
-def test_a_value_that_was_invalid_before_does_not_stop_a_reversal() -> None:
-    row = host(threshold="high", team="bond0/eth1,eth2/", binding="eth1")
-    here = detached_for_now(row).run_for(WAIT_S + GRACE_S + 1)
-    assert here.rows["br0"] == row
-
-
-def test_a_purge_of_a_detached_bridge_cannot_be_undone() -> None:
-    row = with_interface(BARE, "eth1", capacity_mbps="1000")
-    here = world(row).start()
-    assert "not attached" in refusal(here.ask("detach", "br0", "--purge", "--rollback-after", "60"))
-    assert here.rows["br0"] == row
-
-
 def test_normal_learns_where_silent_vms_are_for_whoever_attaches_again() -> None:
     here = world(host()).start()
     mac = "02:00:00:00:00:0a"
@@ -184,34 +153,7 @@ def test_normal_learns_where_silent_vms_are_for_whoever_attaches_again() -> None
     assert not here.frames()
 
 
-def test_a_detach_of_plain_uplinks_is_refused_if_it_would_loop_and_reverted_otherwise() -> None:
-    here = world(plain_uplinks()).start()
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    before, words = here.rows["br0"], ("detach", "br0", "--rollback-after", str(WAIT_S))
-    text = refusal(here.ask(*words))
-    assert says(text, "bridge br0", "standalone", "a loop over eth1, eth2; ")
-    assert here.rows["br0"] == before and before.fail_mode == "secure"
-    done(here.set_link(2, False).ask(*words))
-    assert here.rows["br0"].fail_mode is None
-    here.run_for(WAIT_S + GRACE_S + 1)
-    assert here.rows["br0"] == before
-
-
 # ---- set --------------------------------------------------------------------------------
-
-
-def test_settings_that_nobody_confirms_are_reverted() -> None:
-    here = world(host(threshold="60")).start()
-    here.run_for(1)
-    before = here.rows["br0"]
-    said = done(
-        here.ask("set", "bridge", "br0", "policy=explicit", "window-s=9", "--rollback-after", "60")
-    )
-    assert says(said, "br0", "60 s", "ovs-lbt confirm br0")
-    assert here.rows["br0"].external_ids.items() >= ours(policy="explicit", window_s="9").items()
-    here.run_for(WAIT_S + GRACE_S)
-    assert here.rows["br0"].external_ids == before.external_ids
-    assert happened(here) == [(Happened.REVERTED, TIMER.format("set", 1))]
 
 
 def test_a_rule_of_an_interface_that_is_gone_is_not_restored() -> None:
@@ -224,86 +166,6 @@ def test_a_rule_of_an_interface_that_is_gone_is_not_restored() -> None:
     writes = [c for c in here.commands(Write) if isinstance(c, Write)]
     assert all(s.record == "br0" for s in writes[-1].settings), writes[-1]
     assert UNCONFIRMED not in here.rows["br0"].external_ids
-
-
-# ---- one at a time, and nothing when nothing waits ---------------------------------------
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "attach br0 --rollback-after 60",
-        "attach br0",
-        "detach br0 --rollback-after 60",
-        "set bridge br0 threshold=80 --rollback-after 60",
-    ],
-)
-def test_a_second_change_is_refused_while_one_waits(words: str) -> None:
-    here = attached_for_now()
-    before = here.rows["br0"]
-    here.run_until(20)
-    told = refusal(here.ask(*words.split()))
-    assert says(
-        told,
-        "br0: attach is not confirmed",
-        "in 40 s; ",
-        "ovs-lbt confirm br0",
-        "ovs-lbt rollback br0",
-    )
-    assert here.rows["br0"] == before
-
-
-def test_attaching_a_bridge_whose_detach_waits_is_refused() -> None:
-    here = detached_for_now()
-    assert "detach is not confirmed yet" in refusal(here.ask("attach", "br0"))
-
-
-def test_a_plain_detach_ends_an_attach_that_waits() -> None:
-    here = attached_for_now()
-    done(here.ask("detach", "br0"))
-    here.run_for(1000)
-    assert here.rows["br0"] == BARE and happened(here) == []
-
-
-@pytest.mark.parametrize("command", ["confirm", "revert", "rollback"])
-def test_nothing_to_confirm_is_said(command: str) -> None:
-    here = world(host()).start()
-    assert says(
-        refusal(here.ask(command, "br0")),
-        "bridge br0 has no unconfirmed change",
-        "; ",
-        "--rollback-after",
-    )
-    assert refusal(here.ask(command, "br7")).startswith(
-        "no bridge is named br7 (did you mean br0?); "
-    )
-
-
-@pytest.mark.parametrize("text", ["4", "86401", "soon", "nan", "-5", ""])
-def test_a_time_that_is_none_is_refused(text: str) -> None:
-    here = world(BARE).start()
-    words = ["attach", "br0", "--rollback-after", *([text] if text else [])]
-    assert refusal(here.ask(*words)) == (
-        f"--rollback-after: {text or 'an empty value'} is invalid; expected a number of seconds from 5 to 86400"
-    )
-
-
-def test_it_can_be_reverted_at_once() -> None:
-    here = attached_for_now()
-    here.ask("revert", "br0")
-    assert done(here.replies[here.asked]) == "br0: attach rolled back by an operator"
-    assert here.rows["br0"] == BARE
-    assert "no unconfirmed change" in refusal(here.ask("confirm", "br0"))
-
-
-def test_a_late_confirmation_is_refused_while_it_is_reverted() -> None:
-    here = attached_for_now()
-    here.run_until(60 + GRACE_S / 2)
-    assert says(
-        refusal(here.ask("confirm", "br0")),
-        "bridge br0: attach",
-        "being rolled back; run attach again",
-    )
 
 
 # ---- whatever fails meanwhile -----------------------------------------------------------
@@ -342,17 +204,6 @@ def test_it_is_tried_until_the_database_takes_it() -> None:
     here.refuse_writes = None
     here.run_until(71)
     assert here.rows["br0"] == BARE
-
-
-def test_an_attach_is_not_given_up_while_the_switch_is_away() -> None:
-    here = attached_for_now()
-    here.run_until(50)
-    here.disconnect()
-    here.run_until(100)
-    assert attached(here), "the configuration says what is on the switch"
-    here.connect()
-    here.run_for(1)
-    assert here.rows["br0"] == BARE and here.switches["br0"].installed == EMPTY
 
 
 def test_a_detach_that_cannot_be_reverted_yet_is_tried_again_and_can_be_confirmed() -> None:
@@ -435,17 +286,3 @@ def test_a_bridge_that_cannot_forward_by_one_uplink_stays_attached_and_is_tried_
     assert attached(here) and here.switches["br0"].installed != EMPTY
     here.run_until(70)
     assert not attached(here) and here.forwards_by["br0"].uplink == "eth1"
-
-
-# ---- with a standby ----------------------------------------------------------------------
-
-
-def test_a_standby_reverts_nothing() -> None:
-    here = attached_for_now()
-    here.say(Leading(False))
-    assert here.engine.deadline_s() == float("inf")
-    here.run_until(100)
-    assert attached(here)
-    here.say(Leading(True))
-    here.run_for(1)
-    assert here.rows["br0"] == BARE
