@@ -86,6 +86,8 @@ def test_nothing_comes_and_nothing_is_said() -> None:
     moved_s = move(here, follows_after_s=None)
     assert frames_after(here, moved_s) == [0.0, 1.0, 3.0]
     assert not reports(here, "warning")
+    read_s = [at_s for at_s, c in here.log if isinstance(c, ReadInbound)]
+    assert max(read_s) <= moved_s + SILENT_S
 
 
 def test_a_failover_is_watched_too_and_a_lag_never() -> None:

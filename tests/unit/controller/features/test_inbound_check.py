@@ -19,7 +19,6 @@ from controller.features.inbound_check import (
     InboundCheck,
 )
 from policies.model import Move, Reason
-from tests.said import says
 from tests.unit.fake_switch import world
 from tests.unit.rows import host
 
@@ -86,28 +85,6 @@ def test_inbound_follows_once_it_comes_by_the_new_uplink() -> None:
 def test_a_stray_frame_by_the_new_uplink_is_not_when_inbound_began_to_follow() -> None:
     seen = dict(readings(watched(), {OLD: 99, NEW: 1}, {OLD: 100}, {OLD: 60, NEW: 40}, {NEW: 100}))
     assert [s.followed_s for s in seen.values() if s.followed_s] == [(1.5,)]
-
-
-def test_while_it_comes_by_the_old_one_it_is_announced_again_and_then_given_up() -> None:
-    seen = dict(readings(watched(), *[{OLD: 100}] * 30))
-    again_s = [at_s for at_s, s in seen.items() if s.again]
-    assert again_s == [2.5, 5.0, 7.5], "each once the last had its time, and a whole reading after"
-    ((at_s, (text,)),) = [(at_s, s.astray) for at_s, s in seen.items() if s.astray]
-    assert at_s == 10.0 and says(text, "br0", "vnet0", " on eth1 ", "; expected on ")
-    assert not any(s.followed_s for s in seen.values())
-
-
-def test_what_follows_only_when_announced_again_has_followed() -> None:
-    seen = dict(readings(watched(), *[{OLD: 100}] * 6, {NEW: 100}))
-    assert [at_s for at_s, s in seen.items() if s.again] == [2.5]
-    assert [s.followed_s for s in seen.values() if s.followed_s] == [(3.5,)]
-
-
-def test_nothing_is_said_of_a_vm_port_that_receives_nothing() -> None:
-    checks = watched()
-    seen = dict(readings(checks, *[{}] * 30))
-    assert set(seen.values()) == {Seen()}
-    assert checks.next_s() == float("inf"), f"still read after {SILENT_S:g} s of silence"
 
 
 def test_counters_that_start_anew_tell_nothing() -> None:
