@@ -28,41 +28,6 @@ def explained_after(row: BridgeRow, bps: Sequence[float], name: str = "vnet0") -
     return explained(loaded(row, bps).run_until(40), name)
 
 
-def test_a_port_about_to_move_says_where_and_when() -> None:
-    here = crowded()
-    found = explained(here)
-    assert (found["against"], found["target"]) == ("moves", "eth2")
-    assert says(found["said"]["now"], "eth2", "19 s", "11 s", "30 s")
-    assert "ovs-lbt plan br0, then ovs-lbt apply br0" in found["said"]["to change"]
-    assert says(said(here, "vnet1")["now"], "vnet0", "eth1 -> eth2"), "another one goes first"
-    here.run_for(found["decided_in_s"] + 1)
-    assert here.bindings()["vnet0"] == "eth2", "as it was said"
-
-
-def test_a_port_that_was_moved_says_why_with_the_loads_at_that_moment() -> None:
-    here = crowded().run_until(60)
-    found = explained(here)
-    assert (found["uplink"], found["reason"], found["bound_at"]) == ("eth2", "threshold", 28.0)
-    assert says(found["last_move"]["why"], "eth1", "85%", "30 s", "75%")
-    told = found["said"]
-    assert says(told["where"], "eth2", "00:00:28 UTC", "32 s")
-    assert says(told["why there"], "threshold", "eth1 85% -> 55%", "eth2 0% -> 30%")
-    assert says(told["carries"], "3000.00", "0.00", "30 s", "30% of eth2", "10000 Mbit/s")
-    assert found["against"] == "below-threshold"
-    assert says(told["now"], "eth2", "30.0%", "75%")
-
-
-def test_a_binding_that_was_only_planned_is_made_when_the_mode_becomes_enforce() -> None:
-    """On a bond in observe mode, the bond decides until then."""
-    here = crowded(mode="observe").run_until(60)
-    assert said(here)["where"].startswith("would be on eth2, since 00:00:28 UTC")
-    done(here.ask("set", "bridge", "br0", "mode=enforce"))
-    here.run_until(70)
-    found = explained(here)
-    assert (found["uplink"], found["bound_at"]) == ("eth2", 60.0)
-    assert says(found["said"]["where"], "on eth2 since 00:01:00 UTC", "10 s")
-
-
 def test_a_reason_without_a_sentence_of_its_own_is_explained_by_the_decision_log() -> None:
     here = crowded().run_until(60)
     bridge = here.engine.fleet.bridges["br0"]
@@ -85,16 +50,6 @@ def test_what_a_verdict_says_is_what_the_plan_does() -> None:
             if (found := explained(here, name))["against"] == "moves"
         ]
         assert said_to_move == first
-
-
-def test_observed_it_is_said_where_it_would_be() -> None:
-    here = crowded(mode="observe")
-    found = explained(here)
-    assert says(found["said"]["where"], "would", "eth1")
-    assert says(found["said"]["now"], "would", "eth2", "19 s")
-    assert found["said"]["to change"] == "ovs-lbt set bridge br0 mode=enforce"
-    here.run_until(60)
-    assert says(said(here)["why there"], "threshold: ", "eth1")
 
 
 def test_every_explanation_fits_eighty_columns() -> None:

@@ -117,7 +117,25 @@ VMS = {
 ON_ETH1 = "vnet0.binding=eth1 vnet1.binding=eth1 vnet2.binding=eth1 vnet3.binding=eth1"
 # Such loads leave too much on eth1, from when they are known on.
 CROWDED = "loads 3e8 2e8 2e8 1.5e8"
+SOON = "loads 3e8 2.5e8 1e8 2e8 | run 12"
 EXPLANATIONS = {
+    "about to move": f"""bond {ON_ETH1} | {SOON} | explains vnet0 against=moves target=eth2
+        | says vnet0 now …eth2…19 s…11 s…30 s… | says vnet1 now …vnet0…eth1 -> eth2…
+        | says vnet0 to-change …ovs-lbt plan br0, then ovs-lbt apply br0… | run 20
+        | explains vnet0 uplink=eth2""",
+    "moved by load": f"""bond {ON_ETH1} | {SOON} | run 48
+        | explains vnet0 uplink=eth2 reason=threshold bound_at=1800000028.0 against=below-threshold
+        | why moved …eth1…85%…30 s…75%… | says vnet0 where …eth2…08:00:28 UTC…32 s…
+        | says vnet0 why-there …threshold…eth1 85% -> 55%…eth2 0% -> 30%…
+        | says vnet0 carries …300.00…0.00…30 s…30% of eth2…1000 Mbit/s…
+        | says vnet0 now …eth2…30.0%…75%…""",
+    "about to move in observe mode": f"""bond {ON_ETH1} mode=observe | {SOON}
+        | says vnet0 where …would…eth1… | says vnet0 now …would…eth2…19 s…
+        | says vnet0 to-change ovs-lbt set bridge br0 mode=enforce | run 48
+        | says vnet0 why-there …threshold: …eth1… | says vnet0 where would be on eth2, since
+        08:00:28 UTC… | do set bridge br0 mode=enforce | run 10
+        | explains vnet0 uplink=eth2 bound_at=1800000060.0
+        | says vnet0 where on eth2 since 08:01:00 UTC…10 s…""",
     "no room, and too small": f"""bond {ON_ETH1} | loads 9e8 0.05e8 | run 40
         | explains vnet0 against=no-room | says vnet0 now …eth1…90.5%…75%…eth2…90.0%…
         | explains vnet1 against=too-small | says vnet1 now …eth1…90.5%…75%…1%…""",
@@ -154,7 +172,8 @@ EXPLANATIONS = {
     "without LACP": f"""lacp-fallback {ON_ETH1} eth1@lacp_current=False eth2@lacp_current=False
         | run 20 | explains vnet0 against=lacp-fallback policy=load-based""",
     "without an uplink": f"""bond {ON_ETH1} bond0:trunks=(7,) vnet0:tag=5 | {CROWDED} | run 40
-        | explains vnet0 against=no-uplink uplink=None | says vnet0 why-there …no uplink carries the VM port's VLANs…""",
+        | explains vnet0 against=no-uplink uplink=None | says vnet0 why-there …no uplink carries
+        the VM port's VLANs…""",
     "by the name of its VM": """bond vms=3 vnet0!vm-id=web vnet1!vm-id=db vnet2!vm-id=db | run 20
         | explains web port=vnet0 | ask explain web | told vnet0 (web) on br0, load-based …
         | ask explain db | refused VM db has 2 ports; use one of vnet1, vnet2""",
