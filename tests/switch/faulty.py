@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import socket
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,7 @@ from controller import cli  # noqa: E402
 from controller.api.events import PortStatsRead, Request  # noqa: E402
 from controller.engine import Engine  # noqa: E402
 from controller.host import forwarding  # noqa: E402
+from controller.host.control import Server  # noqa: E402
 from controller.openflow import commands, connections, messages  # noqa: E402
 from controller.ovsdb import database  # noqa: E402
 
@@ -74,10 +77,37 @@ def _sender() -> None:
     framework.Connection.__init__ = broken
 
 
+def _listener() -> None:
+    listens = socket.create_server
+
+    class Listener:
+        """Takes no call at first."""
+
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            self._socket = listens(*arguments, **more)
+            self.setsockopt = self._socket.setsockopt
+            self.accept = sometimes(self._socket.accept, first(2))
+
+    socket.create_server = Listener  # type: ignore[assignment]
+
+
+def _library() -> None:
+    handle = Engine.handle
+
+    def handled(engine: Engine, event: Any, now_s: float) -> Any:
+        if is_attach(engine, event):
+            threading.Thread(target=fails, name="a library's", daemon=True).start()
+        return handle(engine, event, now_s)
+
+    Engine.handle = handled  # type: ignore[assignment, method-assign]
+
+
 # Of what a part does, and which of its calls fail.
 FAILING: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "engine": (Engine, "handle", is_attach),
     "poll": (Engine, "handle", poll),
+    "commands": (Server, "_take", always),
+    "writes": (database.Database, "_commit", always),
     "one-write": (database.Database, "_command", always),
     "handler": (messages, "port_states", always),
     "reply": (messages, "bundle_outcome", always),
@@ -87,10 +117,11 @@ FAILING: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "encoder": (commands, "apply_changes", adds),
     "forwarding": (forwarding, "_fdb", always),
 }
+OTHERS = {"sender": _sender, "listener": _listener, "library": _library}
 
 if __name__ == "__main__":
-    if (name := sys.argv[1]) == "sender":
-        _sender()
+    if (name := sys.argv[1]) in OTHERS:
+        OTHERS[name]()
     else:
         owner, attribute, when = FAILING[name]
         setattr(owner, attribute, sometimes(getattr(owner, attribute), when))

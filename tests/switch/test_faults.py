@@ -1,6 +1,6 @@
-"""A fault in a part of the service that works with the switch: nobody blames the switch, and it is told.
+"""A fault in a part of the service: nobody blames the switch, and what has failed is told.
 
-The other parts: tests/unit/controller/host/test_faults.py.
+The history, metrics, queues, port flags and the copy of the database: tests/unit/controller/host/test_faults.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from tests.switch.adopting import refused
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
-from tests.switch.service import Service
+from tests.switch.service import Service, free_tcp_port
 from tests.switch.waiting import wait_until
 
 FAULTY = Path(__file__).with_name("faulty.py")
@@ -24,7 +24,10 @@ LOG = "see the ovs-lbt log (journalctl -u ovs-lbt)"
 # Faults that end the process, with the part that each is of.
 ENDING = {
     "engine": "engine",
+    "commands": "commands",
+    "writes": "database",
     "handler": "openflow",
+    "library": "other",
     "poll": "engine",
 }
 # Those by which an attach is not done, though the service goes on.
@@ -118,3 +121,16 @@ def test_an_attach_is_done_all_the_same(sick: Service, bed: Bed, part: str) -> N
     sick.do("attach", bed.bridge)
     told(sick, part)
     assert sick.show_json(bed.bridge)["connected"]
+
+
+@pytest.mark.parametrize("sick", ["listener"], indirect=True)
+def test_what_takes_calls_starts_anew(sick: Service, bed: Bed) -> None:
+    sick.kill()
+    port = free_tcp_port()
+    sick.options = ["--listen", f"127.0.0.1:{port}"]
+    sick.start()
+    told(sick, "listener")
+    bed.ovs.vsctl("set-controller", bed.bridge, f"tcp:127.0.0.1:{port}")
+    caller = f"127.0.0.1: no attached bridge has datapath id {'[0-9a-f]' * 16}"
+    wait_until(lambda: re.search(caller, sick.log.read_text()), "a call is taken")
+    bed.ovs.vsctl("del-controller", bed.bridge)
