@@ -12,9 +12,7 @@ from controller.api.history import Happened, Moved
 from controller.bridge.phase import Phase
 from controller.config.rows import PREFIX
 from controller.config.values import BridgeConfig, VmPortConfig
-from controller.decisions import planning
 from controller.decisions.decision_log import move_lines
-from controller.decisions.planning import Basis, Proposal
 from controller.features.feature import Feature
 from controller.load.reused import Reused
 from controller.load.team_view import TeamView
@@ -56,8 +54,6 @@ class Placing(Feature[Never]):
     reused: Reused = field(default_factory=Reused)
     # Moves by reason, for metrics.
     counts: Counts = field(default_factory=Counts)
-    # The last plan that was shown to an operator and is not applied yet.
-    last_plan: Proposal | None = None
 
     @property
     def on_switch(self) -> Bindings:
@@ -320,14 +316,6 @@ class Placing(Feature[Never]):
         counted = self.bridge.loads.at(port.ofport)
         return (counted.rates if self.bridge.on_normal else counted.flows).known_s()
 
-    def basis(self, policy: str, now_s: float) -> Basis:
-        """Return the time over which a policy would average loads if it decided now."""
-        return planning.basis(self.team_view, policy, self.bridge.scheduler.moved_s[policy], now_s)
-
-    def bases(self, now_s: float) -> dict[str, Basis]:
-        """Return, by policy, the time over which the policy would average loads if it decided now."""
-        return {policy: self.basis(policy, now_s) for policy in self.config.policies}
-
     def following(self, config: BridgeConfig, now_s: float) -> tuple[Moved, ...]:
         """Return the moves that would follow immediately from `config`; in observe mode, none."""
         if self.config.observes or config.observes:
@@ -340,7 +328,3 @@ class Placing(Feature[Never]):
         planned = replace(self.planned, homes=homes)
         _, moves = planned.foreseen(units, team_view.uplinks(), now_s)
         return move_lines(team_view, moves)
-
-    def proposal(self, now_s: float) -> Proposal:
-        """Return the moves that policies would make now."""
-        return planning.propose(self.team_view, self.bases(now_s), self.planned.homes, now_s)

@@ -10,8 +10,8 @@ from enum import StrEnum
 from controller.api.history import Entry, Happened, Moved
 from controller.bridge.bridge import Bridge
 from controller.config.values import VmPortConfig
-from controller.decisions.planning import Basis
 from controller.load.rates import COVERAGE_RATIO
+from controller.operations.planning import Basis, basis
 from controller.teaming.bindings import Bound
 from controller.teaming.buckets import hashed_by
 from policies.model import Load, Reason, Unit
@@ -76,7 +76,7 @@ class Account:
     def __init__(self, bridge: Bridge, port: VmPortConfig, now_s: float) -> None:
         self.bridge, self.port, self.now_s = bridge, port, now_s
         team_view, placing, name = bridge.placing.team_view, bridge.placing, port.name
-        self.basis, self.known_s = placing.basis(port.policy, now_s), placing.load_known_s(port)
+        self.basis, self.known_s = basis(bridge, port.policy, now_s), placing.load_known_s(port)
         known = self.basis.known and self.known_s >= COVERAGE_RATIO * self.basis.covered_s
         self.window_s = self.basis.covered_s if known else None
         loaded = team_view.loaded(self.window_s)

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from controller.api.history import fields
-from controller.decisions.planning import why_away
 from controller.operations.diagnosis import Account, Obstacle
+from controller.operations.planning import why_away
 from controller.operations.plans import WIDTH, covers, percent, threshold, unknown
 from controller.teaming import bindings
 from controller.text.show_view import FALLEN_BACK, dropped, part

@@ -6,8 +6,9 @@ Every refusal is one line, which states the problem and how to solve it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from weakref import WeakKeyDictionary
 
 from controller.api.commands import REQUESTS
 from controller.api.engine_commands import Reply, Setting
@@ -21,7 +22,7 @@ from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Recor
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.operations import answers, check, explain, get, named, plans, unconfirmed
+from controller.operations import answers, check, explain, get, named, planning, plans, unconfirmed
 from controller.operations.attach import attach, attachable
 from controller.operations.confirmations import Confirmations
 from controller.operations.detach import NO_FLOWS, detach, removed, traces
@@ -40,12 +41,14 @@ LOST = "another service now leads, so the result is unknown; check it with ovs-l
 class Operator:
     """Handles operators' requests.
 
-    `jobs`: requests that take several events. `confirmations`: unconfirmed changes.
+    `jobs`: requests that take several events. `confirmations`: unconfirmed changes. `shown`: plans,
+    each until its bridge is released.
     """
 
     fleet: Fleet
     jobs: Jobs
     confirmations: Confirmations
+    shown: plans.Shown = field(default_factory=WeakKeyDictionary)
 
     def answer_request(self, request: Request, now_s: float) -> Commands:
         """Carry out a request, or its first steps if the request takes several events."""
@@ -356,17 +359,17 @@ def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -
 def _plan(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     fleet = operator.fleet
     bridges = [named.serving_bridge(fleet, name) for name in asked.names] or fleet.serving
-    proposals = [bridge.placing.proposal(now_s) for bridge in bridges]
-    for bridge, proposal in zip(bridges, proposals, strict=True):
-        bridge.placing.last_plan = proposal
+    proposals = [planning.propose(bridge, now_s) for bridge in bridges]
+    operator.shown.update(zip(bridges, proposals, strict=True))
     form = plans.as_json if asked.as_json else plans.as_text
     return [Reply(request_id, form(proposals))]
 
 
 def _apply(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands | Doing:
     serving, plan_id = operator.fleet.serving, asked.options.get("--plan")
-    name = asked.names[0] if asked.names else plans.only(serving, plan_id)
-    return plans.apply(named.serving_bridge(operator.fleet, name), request_id, asked, now_s)
+    name = asked.names[0] if asked.names else plans.only(serving, operator.shown, plan_id)
+    bridge = named.serving_bridge(operator.fleet, name)
+    return plans.apply(bridge, operator.shown, request_id, asked, now_s)
 
 
 def _explain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,16 +14,18 @@ from controller.api.engine_commands import Reply
 from controller.api.history import Moved, fields
 from controller.api.requests import Asked
 from controller.bridge.bridge import Bridge, Commands
-from controller.decisions import planning
-from controller.decisions.planning import Basis, Opinion, Proposal, Waiting
-from controller.operations import named
+from controller.operations import named, planning
 from controller.operations.jobs import Doing
+from controller.operations.planning import Basis, Opinion, Proposal, Waiting
 from controller.text.drawing import Column, Look, table_text
 from controller.text.show_view import FALLEN_BACK, NONE_ATTACHED, RATES
 from controller.text.wording import Refused, lines_of, one_of, printable, quoted, shortened
 from policies.model import Uplink
 from policies.presets import PRESETS
 from policies.verdicts import Rest, Standing, WhyAtRest
+
+# For each bridge, the last plan that was shown to an operator and is not applied yet.
+Shown = MutableMapping[Bridge, Proposal]
 
 WIDTH = 80
 CELLS = 15
@@ -37,13 +39,13 @@ IF_ENFORCED = "IF ENFORCED"
 OBSERVED = "observe mode: uplinks and loads are those of enforce mode, not the current ones"
 
 
-def only(bridges: Iterable[Bridge], plan_id: str | None) -> str:
+def only(serving: Iterable[Bridge], shown: Shown, plan_id: str | None) -> str:
     """Return the bridge for `apply` without a bridge: that of plan `plan_id`, or the one with moves.
 
     Raises:
         Refused: there is no plan, or several plans have moves.
     """
-    plans = {b.config.name: plan for b in bridges if (plan := b.placing.last_plan) is not None}
+    plans = {bridge.config.name: shown[bridge] for bridge in serving if bridge in shown}
     names = [name for name, plan in plans.items() if plan.plan_id == plan_id]
     names = names or [name for name, plan in plans.items() if plan.moves] or list(plans)
     if not names:
@@ -53,13 +55,15 @@ def only(bridges: Iterable[Bridge], plan_id: str | None) -> str:
     return names[0]
 
 
-def apply(bridge: Bridge, request_id: int, asked: Asked, now_s: float) -> Commands | Doing:
+def apply(
+    bridge: Bridge, shown: Shown, request_id: int, asked: Asked, now_s: float
+) -> Commands | Doing:
     """Make the last plan's moves in one bundle. The reply follows once the switch confirms the moves.
 
     Raises:
         Refused: there is no plan, or nothing can be moved.
     """
-    name, proposal = bridge.config.name, bridge.placing.last_plan
+    name, proposal = bridge.config.name, shown.get(bridge)
     if proposal is None:
         raise Refused(f"bridge {name} has no plan to apply; {PLAN_FIRST}")
     if (wanted := asked.options.get("--plan")) not in (None, proposal.plan_id):
@@ -68,8 +72,7 @@ def apply(bridge: Bridge, request_id: int, asked: Asked, now_s: float) -> Comman
     named.moving_bridge(bridge)
     if not proposal.moves:
         return [Reply(request_id, f"{name}: the plan has no moves, so there is nothing to do")]
-    team_view = bridge.placing.team_view
-    if why := planning.changed(proposal, team_view, bridge.placing.bases(now_s), now_s):
+    if why := planning.changed(proposal, bridge, now_s):
         refusal = f"{why}; make a new plan: ovs-lbt plan {quoted(name)}"
         if asked.dry_run:
             raise Refused(refusal)
@@ -79,7 +82,7 @@ def apply(bridge: Bridge, request_id: int, asked: Asked, now_s: float) -> Comman
     assert proposal.config.name == name, "a plan is applied to the bridge that it was made for"
 
     def carry_out() -> Commands:
-        bridge.placing.last_plan = None
+        del shown[bridge]
         reply = Reply(request_id, made(proposal))
         return bridge.make(proposal.moves, reply, now_s, proposal.evidence)
 

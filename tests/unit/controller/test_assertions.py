@@ -15,9 +15,9 @@ from controller.config.values import BridgeConfig, UplinkConfig
 from controller.dataplane import frames, tables
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec
 from controller.dataplane.team import Address, Hash, Team, kept
-from controller.decisions.planning import Basis
 from controller.operations.attach import Attach
 from controller.operations.jobs import Store
+from controller.operations.planning import Basis
 from controller.teaming.bindings import Bindings
 from policies.classifiers import Classifier
 from policies.model import Move, OfPort, Reason, Role

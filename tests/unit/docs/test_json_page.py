@@ -17,18 +17,18 @@ from controller.cli.answers import FOUND
 from controller.cli.answers import check as check_command
 from controller.config.offload import Offload
 from controller.config.rows import Endpoint
-from controller.decisions.planning import Waiting
 from controller.host import client
 from controller.operations import answers as of_show
-from controller.operations import diagnosis, explain, plans, unconfirmed
+from controller.operations import diagnosis, explain, planning, plans, unconfirmed
+from controller.operations.planning import Waiting
 from controller.replay.figures import Figures
 from policies.model import Load, Move, Reason, Unit
 from policies.rules import Rule
 from policies.verdicts import Standing, Verdict
 from tests.reference import json_fields
-from tests.unit.controller.decisions.test_planning import crowded
 from tests.unit.controller.metrics.test_exporter import BR0, ETH1, VNET0
 from tests.unit.controller.operations.test_endpoint_plan import answered, full
+from tests.unit.controller.operations.test_planning import crowded
 from tests.unit.fake_switch import done, world
 from tests.unit.rows import host, with_ids
 
@@ -86,7 +86,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 def planned() -> Iterator[Any]:
     here = crowded()
-    found = here.engine.fleet.bridges["br0"].placing.proposal(here.now_s)
+    found = planning.propose(here.engine.fleet.bridges["br0"], here.now_s)
     (opinion,) = found.opinions
     bucket = Unit("dynamic/1", 0, policy="dynamic", uplink="eth1", load=Load(1.0), is_bucket=True)
     move = Move("dynamic/1", "eth1", "eth2", Reason.REBALANCE)

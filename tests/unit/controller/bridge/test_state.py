@@ -8,6 +8,7 @@ import pytest
 
 from controller.bridge.bridge import Bridge
 from controller.config.rows import BridgeRow
+from controller.operations import planning
 from tests.unit.fake_switch import world
 from tests.unit.rows import backed_up, host
 
@@ -37,7 +38,7 @@ def test_a_question_changes_nothing(row: BridgeRow) -> None:
     here.bridge.installation.desired()
     here.bridge.installation.foreseen(here.now_s)
     here.bridge.deadline_s()
-    here.bridge.placing.proposal(here.now_s)
+    planning.propose(here.bridge, here.now_s)
     here.bridge.placing.rules()
     here.bridge.scheduler.cooldowns(here.bridge.placing.team_view, here.now_s)
     here.bridge.placing.uplinks()

@@ -8,14 +8,14 @@ from typing import Any
 
 from controller.config.rows import BridgeRow
 from tests.said import says
-from tests.unit.controller.decisions.test_planning import (
+from tests.unit.controller.engine.told import explained
+from tests.unit.controller.operations.test_planning import (
     CROWDED_BPS,
     KNOWN_AT_S,
     crowded,
     loaded,
     plan,
 )
-from tests.unit.controller.engine.told import explained
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import host
 

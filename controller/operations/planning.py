@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.history import Moved
+from controller.bridge.bridge import Bridge
 from controller.config.values import BridgeConfig
 from controller.decisions.decision_log import Evidence, how, move_lines
 from controller.load.team_view import TeamView
@@ -134,8 +135,9 @@ class Proposal:
         return sum(loads, Load())
 
 
-def basis(team_view: TeamView, policy: str, moved_s: float, now_s: float) -> Basis:
-    """Return the basis of a policy's next decision. `moved_s`: when a move last changed the loads."""
+def basis(bridge: Bridge, policy: str, now_s: float) -> Basis:
+    """Return the basis of a policy's next decision."""
+    team_view, moved_s = bridge.placing.team_view, bridge.scheduler.moved_s[policy]
     window_s = team_view.window_s(policy)
     since_s = now_s - moved_s - (team_view.pause_s(policy) - window_s)
     known_s = team_view.known_s(window_s)
@@ -150,24 +152,28 @@ def basis(team_view: TeamView, policy: str, moved_s: float, now_s: float) -> Bas
     )
 
 
-def propose(
-    team_view: TeamView, bases: Mapping[str, Basis], homes: Mapping[str, str], now_s: float
-) -> Proposal:
+def bases(bridge: Bridge, now_s: float) -> dict[str, Basis]:
+    """Return, by policy, the basis of its next decision."""
+    return {policy: basis(bridge, policy, now_s) for policy in bridge.config.policies}
+
+
+def propose(bridge: Bridge, now_s: float) -> Proposal:
     """Return a plan, made by running all policies in turn until none of them makes a move.
 
-    Each run uses the team after earlier moves. No unit moves twice. `bases`: each policy's `Basis`.
+    Each run uses the team after earlier moves. No unit moves twice.
     """
+    team_view, by_policy = bridge.placing.team_view, bases(bridge, now_s)
     promised = {unit.name: unit.rules.reserve_bps for unit in team_view.units()}
     views = {
         policy: _View(snapshot, _loads_in(snapshot, team_view, of.covered_s), promised)
-        for policy, of in bases.items()
+        for policy, of in by_policy.items()
         if of.known and (snapshot := team_view.asked(policy, of.covered_s)) is not None
     }
     moves: dict[str, list[Move]] = {policy: [] for policy in views}
     while round_ := _ask(views):
         for policy, move in round_:
             moves[policy].append(move)
-    opinions = tuple(_opinion(policy, of, views, moves) for policy, of in sorted(bases.items()))
+    opinions = tuple(_opinion(policy, of, views, moves) for policy, of in sorted(by_policy.items()))
     basis_s = _leading_s(opinions)
     made = [move for opinion in opinions for move in opinion.moves]
     before = team_view.carrying(basis_s)
@@ -182,14 +188,13 @@ def propose(
         units=units,
         opinions=opinions,
         lines=move_lines(team_view, made),
-        waiting=_waiting(team_view, homes, now_s),
+        waiting=_waiting(team_view, bridge.placing.planned.homes, now_s),
     )
 
 
-def changed(
-    proposal: Proposal, team_view: TeamView, bases: Mapping[str, Basis], now_s: float
-) -> str | None:
+def changed(proposal: Proposal, bridge: Bridge, now_s: float) -> str | None:
     """Return why a proposal is outdated; None if its moves still have the expected effect."""
+    team_view = bridge.placing.team_view
     age_s = now_s - proposal.made_s
     if age_s > KEPT_S:
         return f"plan: {age_s:.0f} s old, but plans expire after {KEPT_S:.0f} s"
@@ -197,7 +202,7 @@ def changed(
         _settings_changed(proposal.config, team_view.config)
         or _team_changed(proposal, team_view, now_s)
         or _units_changed(proposal, team_view)
-        or _loads_changed(proposal, team_view, bases)
+        or _loads_changed(proposal, team_view, bases(bridge, now_s))
     )
 
 
@@ -364,12 +369,12 @@ def _rules_of(unit: Unit) -> tuple[object, ...]:
 
 
 def _loads_changed(
-    proposal: Proposal, team_view: TeamView, bases: Mapping[str, Basis]
+    proposal: Proposal, team_view: TeamView, by_policy: Mapping[str, Basis]
 ) -> str | None:
     """Return why the moves would have another effect now, beyond noise; None: they would not."""
     if not proposal.moves:
         return None
-    moving = [bases[o.policy] for o in proposal.opinions if o.moves]
+    moving = [by_policy[o.policy] for o in proposal.opinions if o.moves]
     if not all(of.known for of in moving):
         return "loads: no longer known"
     basis_s = max(of.covered_s for of in moving)

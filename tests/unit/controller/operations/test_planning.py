@@ -12,7 +12,7 @@ import pytest
 
 from controller.api.engine_commands import Apply
 from controller.config.rows import BridgeRow
-from controller.decisions.planning import KEPT_S, LEAST_S
+from controller.operations.planning import KEPT_S, LEAST_S
 from controller.teaming import buckets
 from controller.text.wording import STARTED
 from policies.model import Role
