@@ -25,7 +25,9 @@ from controller.decisions.decision_log import DecisionLog, Evidence
 from controller.decisions.scheduler import Scheduler
 from controller.features.announcer import Announcer
 from controller.features.connection_hash import ConnectionHash
+from controller.features.dropped import DroppedFrames
 from controller.features.feature import Feature
+from controller.features.flooded import Flooded, Repeated
 from controller.features.inbound_check import InboundCheck
 from controller.features.learned_addresses import Addresses
 from controller.features.no_flood import NoFlood
@@ -34,8 +36,6 @@ from controller.features.path_checks import Probing
 from controller.features.polls import Polls
 from controller.features.port_changes import PortChanges
 from controller.features.shaping import Shaping
-from controller.load.dropped import DroppedFrames
-from controller.load.flooded import Flooded, Repeated
 from controller.load.loads import Loads
 from controller.load.polling import Polling
 from controller.teaming.address_units import AddressUnits

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from controller.api.engine_commands import Command, Observe
 from controller.api.events import UNSUPPORTED, PortStatsRead, Sample, UnitCountersRead
 from controller.features.feature import Feature, Timer
+from controller.features.flooded import Flooded
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
-from controller.load.flooded import Flooded
 from controller.load.polling import ADDRESSES_SOON_S
 from controller.load.team_view import TeamView
 from policies.presets import PRESETS

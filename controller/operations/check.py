@@ -22,7 +22,7 @@ from controller.config.membership import NO_OFPORT
 from controller.config.reader import WAITS
 from controller.config.rows import PREFIX, BridgeRow
 from controller.dataplane.tables import ADDRESSES_PER_PORT_MAX
-from controller.load.flooded import LOOPS_PPS
+from controller.features.flooded import LOOPS_PPS
 from controller.operations import advice
 from controller.teaming.address_units import PER_PORT_MAX
 from controller.text.drawing import Line, Span, Style, clean, plain

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controller.dataplane.tables import Register, Table
-from controller.load.flooded import ENOUGH_TO_COMPARE, same_by_all
+from controller.features.flooded import ENOUGH_TO_COMPARE, same_by_all
 from controller.operations.check import NOTE, WARNING, Finding
 from controller.text.show_view import JsonObject
 from controller.text.wording import quoted

@@ -8,7 +8,7 @@ import pytest
 
 from controller.api.events import UNSUPPORTED, PortCounters
 from controller.config.reader import read_bridge
-from controller.load.flooded import LOOPS_PPS, Flooded, Repeated
+from controller.features.flooded import LOOPS_PPS, Flooded, Repeated
 from tests.unit.rows import bridge, port, two_uplinks
 
 ROW = bridge(*two_uplinks(), *(port(f"vnet{i}", 10 + i, tag=i // 3 + 1) for i in range(6)))
