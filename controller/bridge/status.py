@@ -10,9 +10,10 @@ from controller.api.events import UNSUPPORTED, PortCounters
 from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
 from controller.bridge.bridge import Bridge
 from controller.config.values import UplinkConfig, VmPortConfig
+from controller.load.team_view import TeamView
 from controller.teaming.bindings import Bound
 from policies import optimum
-from policies.model import Load, Reason, Uplink
+from policies.model import IDLE, Load, Reason, Uplink
 from policies.presets import PRESETS
 from policies.rules import Rule
 
@@ -26,13 +27,17 @@ def status(bridge: Bridge) -> BridgeStatus:
     """Return the current status of a bridge."""
     config, decided_s = bridge.config, bridge.scheduler.last_s
     units = {port.name: _units(bridge, port) for port in config.vm_ports if port.per_address}
-    team, absent = bridge.placing.uplinks(), map(bridge.placing.team_view.absent, config.absent)
+    team_view, rules, bound = bridge.placing.team_view, bridge.placing.rules(), bridge.placing.bound
+    # The switch does not have the absent ones, so they are unusable.
+    absent = (
+        Uplink(u.name, u.ofport, team_view.capacity_bps(u), u.role, usable=False)
+        for u in config.absent
+    )
     configs = (*config.uplinks, *config.absent)
     uplinks = tuple(
         _uplink(bridge, uplink, of_record, units)
-        for uplink, of_record in zip((*team, *absent), configs, strict=True)
+        for uplink, of_record in zip((*team_view.uplinks(), *absent), configs, strict=True)
     )
-    rules, bound, team_view = bridge.placing.rules(), bridge.placing.bound, bridge.placing.team_view
     utilizations = [one.uplink.utilization_ratio for one in uplinks if one.up]
     return BridgeStatus(
         config=config.asked,
@@ -41,7 +46,7 @@ def status(bridge: Bridge) -> BridgeStatus:
         optimality_ratio=_optimality_ratio(bridge),
         uplinks=uplinks,
         ports=tuple(
-            _port(bridge, p, bound.get(p.name), team_view.port_load(p), rules.get(p.name, {}))
+            _port(bridge, p, bound.get(p.name), _load(team_view, p), rules.get(p.name, {}))
             for p in config.asked.vm_ports
         ),
         not_done=(*config.not_done, *bridge.shaping.impossible(), *bridge.shaping.not_done()),
@@ -119,6 +124,21 @@ def _uplink(
         absent=absent,
         capacity_guessed=bridge.placing.team_view.known_capacity_bps(config) is None,
     )
+
+
+def _load(team_view: TeamView, port: VmPortConfig) -> Load:
+    """Return the current traffic of a VM port.
+
+    A late counter may show more than all uplinks carry. If all traffic of the VM port crosses
+    uplinks, the result is limited to the total load of the uplinks.
+    """
+    if port.counted_by_flows and not team_view.on_normal:
+        return team_view.live_load(port)
+    load, counted = team_view.loads.port(port.ofport, None), team_view.loads.at(port.ofport)
+    if not counted.rates.late or not counted.share.is_whole:
+        return load
+    carried = sum((uplink.load for uplink in team_view.uplinks()), IDLE)
+    return Load(min(load.tx_bps, carried.tx_bps), min(load.rx_bps, carried.rx_bps))
 
 
 def _port(

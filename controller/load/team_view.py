@@ -157,12 +157,6 @@ class TeamView:
             for uplink in self.config.uplinks
         )
 
-    def absent(self, uplink: UplinkConfig) -> Uplink:
-        """Return an unusable `Uplink` for an `uplink` that does not exist on the switch."""
-        return Uplink(
-            uplink.name, uplink.ofport, self.capacity_bps(uplink), uplink.role, usable=False
-        )
-
     def _reserved_bps(self) -> Counter[str]:
         """Return the total reservations of the VM ports bound to each uplink, by uplink name."""
         found: Counter[str] = Counter()
@@ -454,30 +448,15 @@ class TeamView:
         bound = self.bound.get(unit)
         return bound.uplink if bound else None
 
-    def port_load(self, port: VmPortConfig) -> Load:
-        """Return the current traffic of a VM port, for display.
-
-        A late counter may show more than all uplinks carry. If all traffic of the VM port crosses
-        uplinks, the result is limited to the total load of the uplinks.
-        """
-        if port.counted_by_flows and not self.on_normal:
-            return self._live_of(port)
-        load = self.loads.port(port.ofport, None)
-        counted = self.loads.at(port.ofport)
-        if not counted.rates.late or not counted.share.is_whole:
-            return load
-        carried = sum((uplink.load for uplink in self.uplinks()), IDLE)
-        return Load(min(load.tx_bps, carried.tx_bps), min(load.rx_bps, carried.rx_bps))
-
     def _load_of(self, port: VmPortConfig, window_s: float | None, ago_s: float) -> Load:
         """Return the load of a VM port on uplinks."""
         if self.on_normal:
             return self.loads.port(port.ofport, window_s)
         if window_s is None and PRESETS[port.policy].at_once:
-            return self._live_of(port)
+            return self.live_load(port)
         return self.loads.unit(port.ofport, window_s, ago_s)
 
-    def _live_of(self, port: VmPortConfig) -> Load:
+    def live_load(self, port: VmPortConfig) -> Load:
         """Return the current load of a VM port on uplinks."""
         if port.counted_by_flows:
             return self.loads.unit(port.ofport, BY_FLOWS_S)

@@ -315,7 +315,7 @@ def test_the_load_of_an_endpoint_is_what_flows_count_where_its_port_counts_no_tu
     )
     monkeypatch.setattr(Loads, "live_unit", lambda *_: Load())
     expected_bps = pytest.approx(40e6 if in_userspace else 0.0, rel=0.1)
-    assert here.bridge.placing.team_view.port_load(vm_port(here)).tx_bps == expected_bps
+    assert here.port_status().load.tx_bps == expected_bps
     if PRESETS[policy].at_once:
         (unit,) = (
             unit for unit in here.bridge.placing.team_view.loaded(None) if unit.name == "vnet0"
