@@ -59,13 +59,11 @@ class Wanted(NamedTuple):
 class Scheduler:
     """Schedules the decisions of one bridge, and keeps the state that the next decision needs.
 
-    `last_s`: the engine time of the last decision, in seconds; None: no decision. `same_until_s`:
-    the time until which unchanged loads cause no moves. `remembered_s`: the time when
-    `recent_loads` were last updated. `in_cooldown`, `merge_due`: as in `TeamView`.
+    `last_s`: the engine time of the last decision, in seconds; None: no decision. `remembered_s`:
+    the time when `recent_loads` were last updated. `in_cooldown`, `merge_due`: as in `TeamView`.
     """
 
     last_s: float | None = None
-    same_until_s: float = -math.inf
     remembered_s: float = -math.inf
     splits: Splits = field(default_factory=Splits)
     damping: Damping = field(default_factory=Damping)
@@ -73,8 +71,6 @@ class Scheduler:
     filling: Filling = field(default_factory=Filling)
     late_known: bool = True
     _late: frozenset[str] = frozenset()
-    # The team on which the last decision was based, if that decision moved nothing.
-    _judged: TeamView | None = field(default=None, compare=False, repr=False)
     in_cooldown: frozenset[str] = frozenset()
     merge_due: frozenset[str] = frozenset()
     # A short cooldown is enough for buckets: upstream switches have no address to learn again, and
@@ -84,10 +80,10 @@ class Scheduler:
     moved_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PRESETS, -math.inf))
     # Since when decisions have found moves worth making; None: the last one found none.
     _gain_since_s: float | None = None
+    # Whether other peaks, load phases or cooldowns could have changed the last decision.
+    peaks_matter: bool = False
     # Whether the last reading found a full uplink and moves that relieve it.
     _found_urgent: bool = False
-    # Whether other peaks, load phases or cooldowns could have changed the last decision.
-    _peaks_matter: bool = False
     # When buckets last began to count other traffic, and the number of readings after that time.
     _recounted_s: float = -math.inf
     _readings: int = 0
@@ -130,32 +126,20 @@ class Scheduler:
         buckets in use do not decide.
         """
         self.last_s = now_s
-        same = self._judged is not None and self._judged.shows_same(team_view)
-        if self._judged is not None and same:
-            # The results for these loads have already been computed.
-            team_view = self._judged
-        in_use = team_view.in_use if between else ()
-        policies = [policy for policy in team_view.config.rebalancing if policy not in in_use]
+        rebalancing, in_use = team_view.config.rebalancing, team_view.in_use if between else ()
+        policies = [policy for policy in rebalancing if policy not in in_use]
         present = {
             p: self._at_this_moment(p, team_view, now_s) for p in policies if PRESETS[p].at_once
         }
         # The first reading after everything was counted mixes loads from before and after the
         # change, so wait for the next one.
         known = team_view.late_known and self.late_known
-        complete = known and not between and None not in present.values()
-        again = complete and same and not self._late and now_s < self.same_until_s
-        if known and any(PRESETS[policy].at_once for policy in team_view.config.rebalancing):
-            self._remember(team_view, again, now_s)
-        if again:
-            return []
-        wants = (self._wanted(policy, team_view, present.get(policy), now_s) for policy in policies)
-        wanted = [found for found in wants if found is not None]
-        self._judged = None if wanted else team_view
-        if wanted or not complete:
-            self.same_until_s = -math.inf
-        elif policies:
-            self.same_until_s = self._next_change_s(team_view, now_s)
-        return wanted
+        if known and any(PRESETS[policy].at_once for policy in rebalancing):
+            least_bps = min(map(team_view.capacity_bps, team_view.config.uplinks), default=0.0)
+            self.recent_loads.note_loads(team_view.loaded(), least_bps, self.remembered_s, now_s)
+            self.remembered_s = now_s
+        wanted = [self._wanted(p, team_view, present.get(p), now_s) for p in policies]
+        return [found for found in wanted if found is not None]
 
     def _wanted(
         self, policy: str, team_view: TeamView, present: Snapshot | None, now_s: float
@@ -170,7 +154,7 @@ class Scheduler:
         if self.pauses(policy, team_view, now_s) or team_view.is_calm(policy):
             return None
         if PRESETS[policy].at_once:
-            return self._wanted_at_once(policy, team_view, now_s)
+            return self._wanted_at_once(policy, team_view, present, now_s)
         window_s = team_view.window_s(policy)
         if (snapshot := team_view.snapshot(policy, window_s)) is None:
             return None
@@ -286,19 +270,24 @@ class Scheduler:
         """Return the plan that relieves a full uplink. `at`: what the loads in `snapshot` are."""
         return self._plans.reuse(policy, at, PRESETS[policy].relieve, (snapshot,))
 
-    def _wanted_at_once(self, policy: str, team_view: TeamView, now_s: float) -> Wanted | None:
+    def _wanted_at_once(
+        self, policy: str, team_view: TeamView, present: Snapshot | None, now_s: float
+    ) -> Wanted | None:
         """Return moves that have been worthwhile at the peaks of loads for `EVEN_AFTER_S`.
 
         Related loads start within about that time, so one decision takes all of them into account.
         If loads do not change, two readings are enough: the first reading after a change mixes
         loads from before and after the change.
         """
-        latest, peaks = team_view.offered(policy), team_view.offered(policy, self.recent_loads)
+        unexplained, peaks = team_view.unexplained(), team_view.offered(policy, self.recent_loads)
+        latest = present
+        if self.filling.least_unexplained(unexplained) != unexplained:
+            latest = team_view.offered(policy)
         if not self.late_known or latest is None or peaks is None:
             return None
         plan, judged, at = Plan(), peaks, AT_PEAKS
-        self._peaks_matter = gain.may_help_now(latest, peaks)
-        if self._peaks_matter:
+        self.peaks_matter = gain.may_help_now(latest, peaks)
+        if self.peaks_matter:
             plan, judged, at = self._at_peaks(policy, latest, peaks, now_s)
         ports = (unit.name for unit in judged.units if not unit.is_bucket)
         self.splits.judge(ports, plan.mergeable, now_s)
@@ -366,52 +355,12 @@ class Scheduler:
 
     def forget_loads(self) -> None:
         """Forget all loads, because the switch was disconnected or replaced."""
-        self._judged, self.same_until_s = None, -math.inf
         self.recent_loads, self.filling = RecentLoads(), Filling()
 
     @property
     def awaits_confirmation(self) -> bool:
         """Whether worthwhile moves were found that the next reading must confirm."""
         return self._gain_since_s is not None or self._found_urgent
-
-    # ---- the same decision again ---------------------------------------------------------
-
-    def _next_change_s(self, team_view: TeamView, now_s: float) -> float:
-        """Return the engine time from which decisions may differ if readings stay the same.
-
-        Infinity: decisions do not change until readings do. `now_s`: even the next decision may
-        differ, for example because a condition has then lasted long enough.
-        """
-        if self._found_urgent or self._late or not self.late_known:
-            return now_s
-        if not all(PRESETS[policy].at_once for policy in team_view.config.rebalancing):
-            # Means change with time.
-            return now_s
-        if any(self.pauses(policy, team_view, now_s) for policy in team_view.config.rebalancing):
-            return now_s
-        # Peaks that fall, phases that are forgotten and cooldowns that end may change nothing.
-        remembered_s = self.recent_loads.begins_s
-        if self._peaks_matter:
-            cooled_s = (damping.next_change_s(now_s) for damping in self.dampings)
-            remembered_s = min(self.recent_loads.next_change_s, *cooled_s)
-        confirms_s = math.inf
-        if self._gain_since_s is not None:
-            waits_s = self._gain_since_s + EVEN_AFTER_S - ON_TIME_S
-            confirms_s = min(waits_s, self.filling.settles_s)
-        return min(
-            self.filling.next_change_s(now_s),
-            self.splits.next_split_s(now_s),
-            confirms_s,
-            remembered_s,
-        )
-
-    def _remember(self, team_view: TeamView, again: bool, now_s: float) -> None:
-        """Update recent loads. `again`: loads are the same as in the last decision."""
-        if not again or now_s >= self.recent_loads.next_change_s:
-            units, until_s = team_view.loaded(), self.remembered_s
-            least_bps = min(map(team_view.capacity_bps, team_view.config.uplinks), default=0.0)
-            self.recent_loads.note_loads(units, least_bps, until_s, now_s)
-        self.remembered_s = now_s
 
     # ---- the counters of buckets -------------------------------------------------------
 

@@ -116,11 +116,6 @@ class Filling:
         """Whether loads have changed recently, so that further changes may follow."""
         return now_s - self._changed_s < CHANGING_S
 
-    @property
-    def settles_s(self) -> float:
-        """The time when `changes` will end if loads do not change any more."""
-        return self._changed_s + CHANGING_S
-
     def reads_fast(self, now_s: float) -> bool:
         started_s = self._fast_s
         return self._concerned and started_s is not None and now_s - started_s < READ_FAST_S

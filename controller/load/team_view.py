@@ -259,21 +259,6 @@ class TeamView:
         loads = _by_uplink(self.loaded(window_s))
         return tuple(replace(uplink, load=loads.get(uplink.name, IDLE)) for uplink in uplinks)
 
-    def shows_same(self, other: TeamView) -> bool:
-        """Whether `other` has the same team with the same current loads."""
-        return (
-            # Means over a window may change even if current loads do not.
-            all(PRESETS[policy].at_once for policy in self.config.rebalancing)
-            and self.config is other.config
-            and self.on_normal is other.on_normal
-            and self.late_known is other.late_known
-            and self.in_cooldown == other.in_cooldown
-            and self.merge_due == other.merge_due
-            and self.split == other.split
-            and self.uplinks() == other.uplinks()
-            and self.loaded() == other.loaded()
-        )
-
     def asked(self, policy: str, window_s: float) -> Snapshot | None:
         """Return the team with mean loads, or peaks if `policy` acts immediately; None if unknown."""
         if not PRESETS[policy].at_once:

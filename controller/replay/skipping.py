@@ -91,7 +91,6 @@ def is_live(rates: Rates) -> bool:
 def hold(bridge: Bridge, until_s: float) -> None:
     """Treat the last measured loads as current until `until_s`. Until then, no decision differs."""
     scheduler = bridge.scheduler
-    assert until_s < scheduler.same_until_s, "the decision is the same"
     scheduler.last_s = scheduler.remembered_s = scheduler.filling.taken_s = until_s
 
 
@@ -106,25 +105,24 @@ def quiet_until_s(
     """
     scheduler = bridge.scheduler
     last_s = scheduler.last_s
-    if not bridge.settled or last_s is None:
+    if not bridge.settled or last_s is None or scheduler.awaits_confirmation:
         return now_s
+    team_view = bridge.placing.team_view
     if at_once:
-        if not readings.show_ports(steady_s) or bridge.polling.due_s < bridge.polling.poll_due_s:
+        polling = bridge.polling
+        if polling.is_extra or polling.due_s < polling.poll_due_s:
             return now_s
-        change_s = scheduler.same_until_s
-        if change_s <= now_s or not all(
+        if not readings.show_ports(steady_s) or not all(
             _repeats(port.rates) for port in bridge.loads.ports.values()
         ):
             return now_s
+        change_s = _changes_s(bridge, last_s)
         if bridge.placing.hashed and not (
             readings.show_buckets(steady_s) and readings.buckets_repeat(bridge.loads)
         ):
             # The next reading of buckets may show other loads; earlier polls cannot.
             change_s = min(change_s, bridge.polling.buckets_s)
         return max(now_s, change_s)
-    team_view = bridge.placing.team_view
-    if scheduler.awaits_confirmation:
-        return now_s
     for policy in team_view.config.rebalancing:
         if scheduler.pauses(policy, team_view, last_s):
             return now_s
@@ -132,6 +130,27 @@ def quiet_until_s(
         if last_s < since_s + _remembered_s(team_view, policy):
             return now_s
     return math.inf
+
+
+def _changes_s(bridge: Bridge, last_s: float) -> float:
+    """Return when a decision may differ from the one at `last_s` if readings stay the same.
+
+    Infinity: decisions do not change until readings do. `last_s`: even the next decision may
+    differ, for example because a condition has then lasted long enough.
+    """
+    scheduler, team_view = bridge.scheduler, bridge.placing.team_view
+    policies, recent = team_view.config.rebalancing, scheduler.recent_loads
+    if any(scheduler.pauses(policy, team_view, last_s) for policy in policies):
+        return last_s
+    change_s = min(
+        scheduler.filling.next_change_s(last_s),
+        scheduler.splits.next_split_s(last_s),
+        recent.begins_s,
+    )
+    if not scheduler.peaks_matter:
+        return change_s
+    cooled_s = (damping.next_change_s(last_s) for damping in scheduler.dampings)
+    return min(change_s, recent.next_change_s, *cooled_s)
 
 
 def at_rest(bridge: Bridge) -> Snapshot:

@@ -1,4 +1,4 @@
-"""A decision that is not made again decides what it would have decided."""
+"""No decision depends on units and plans that are kept from earlier ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 
 from controller.api.events import DatabaseRead, Event, PortChanged, PortState
 from controller.config.rows import PREFIX, InterfaceRow
-from controller.decisions.scheduler import Scheduler
 from controller.load.filling import LASTING_S
 from controller.load.recent_loads import PEAK_S
 from controller.replay.host import Host, Options
 from controller.replay.switch import Mix
 from controller.replay.trace import HostTrace
-from policies.model import Load
 from tests.unit.controller.replay.test_skipping import CAPACITY_BPS, hot_trace
 from tests.unit.controller.replay.witness import Witness, without_shortcuts
 
@@ -151,48 +149,6 @@ def test_what_is_remembered_of_the_last_decision_changes_none(
     assert decided(made, happens, True, **options) == decided(made, happens, False, **options)
 
 
-@pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """When policies judged peaks."""
-    found: list[float] = []
-    judge = Scheduler._wanted_at_once
-
-    def noted(self: Scheduler, policy: str, team_view: Any, now_s: float) -> Any:
-        found.append(now_s)
-        return judge(self, policy, team_view, now_s)
-
-    monkeypatch.setattr(Scheduler, "_wanted_at_once", noted)
-    return found
-
-
-def test_a_reading_of_the_same_loads_judges_nothing(judged: list[float]) -> None:
-    loads = {f"vm{n}": (1e6 * n, 2e6) for n in range(4)}
-    host = Witness(
-        HostTrace("host", CAPACITY_BPS, {0.0: loads, 30.0: loads}), "adaptive", Options(skips=False)
-    )
-    host.replay()
-    assert host.polls > 900
-    # Nothing is carried until the trace begins; then loads rise once.
-    assert len([at_s for at_s in judged if at_s >= 60.0]) < 5
-
-
-def test_peaks_that_fall_are_not_judged_while_nothing_could_be_better(judged: list[float]) -> None:
-    samples = {
-        2.0 * gone: {f"vm{n}": (8e6 if n < gone else 30e6, 0.0) for n in range(2)}
-        for gone in range(3)
-    }
-    made = HostTrace("host", CAPACITY_BPS, {**samples, 25.0: samples[4.0]})
-    host = Witness(made, "adaptive", Options(skips=False))
-    host.replay()
-    changed_s = 60.0 + 4.0
-    assert len(set(host.bridge.placing.planned.by_unit().values())) == 2, "one on each uplink"
-    assert [at_s for at_s in judged if at_s > changed_s]
-    assert max(judged) < changed_s + 1.0 < changed_s + PEAK_S < host.now_s
-    assert {name: host.bridge.scheduler.recent_loads.peak_of(name) for name in samples[0.0]} == {
-        name: Load(8e6) for name in samples[0.0]
-    }, "they have fallen"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("skips", [False, True])
 def test_an_uplink_that_stays_nearly_full_does_not_wait_until_peaks_are_forgotten(
@@ -212,18 +168,3 @@ def test_an_uplink_that_stays_nearly_full_does_not_wait_until_peaks_are_forgotte
     after_s = [at_s - 60.0 - changed_s for at_s, _ in host.decided]
     first_s = min(at_s for at_s in after_s if at_s > 0.0)
     assert LASTING_S <= first_s < LASTING_S + 1.0 < PEAK_S
-
-
-def test_moves_that_wait_are_judged_when_they_are_found_and_when_they_are_made(
-    judged: list[float],
-) -> None:
-    idle = {f"vm{n}": (1e6, 0.0) for n in range(4)}
-    # Both are on the same uplink.
-    busy = {**idle, "vm0": (45e6, 0.0), "vm2": (45e6, 0.0)}
-    samples = {0.0: idle, 10.0: busy, 15.0: busy}
-    host = Witness(HostTrace("host", CAPACITY_BPS, samples), "adaptive", Options(skips=False))
-    host.replay()
-    changed_s = 60.0 + 10.0
-    moved_s = min(at_s for at_s, _ in host.decided if at_s > changed_s)
-    waited = [at_s for at_s in judged if changed_s < at_s <= moved_s]
-    assert waited[-1] == moved_s and moved_s - waited[-2] > 0.2, "polls between them judge nothing"

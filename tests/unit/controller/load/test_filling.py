@@ -94,5 +94,5 @@ def test_after_a_pause_it_is_as_if_the_same_loads_were_seen_again(
 def test_loads_change_until_they_have_been_steady_for_a_moment() -> None:
     filling = Filling()
     see(filling, 10.0, 60.0, 1.0)
-    assert filling.settles_s == 1.0 + CHANGING_S
-    assert filling.changes(filling.settles_s - 0.01) and not filling.changes(filling.settles_s)
+    settled_s = 1.0 + CHANGING_S
+    assert filling.changes(settled_s - 0.01) and not filling.changes(settled_s)

@@ -14,7 +14,6 @@ import pytest
 from controller.api.engine_commands import Apply, Command, ReadStats, Record
 from controller.api.history import Happened
 from controller.load.reused import Reused
-from controller.load.team_view import TeamView
 from controller.replay.host import Host, Options
 from controller.replay.trace import HostTrace
 from policies import gain
@@ -48,9 +47,8 @@ def _in_cooldown(damping: Damping, now_s: float) -> frozenset[str]:
 
 @contextmanager
 def without_shortcuts() -> Iterator[None]:
-    """While this is open, no engine reuses units, teams, plans or decisions."""
+    """While this is open, no engine reuses units or plans."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TeamView, "shows_same", lambda _self, _other: False)
         patch.setattr(gain, "may_help_now", lambda *_judged: True)
         patch.setattr(Reused, "reuse", lambda _self, _use, _unit, make, parts: make(*parts))
         patch.setattr(Damping, "in_cooldown", _in_cooldown)
