@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
+from controller.load.as_carried import as_carried, by_uplink, down_to, is_live, scaled, sums
 from controller.load.loads import UPLINK_LAG_S, Loads
 from controller.load.recent_loads import RecentLoads
 from controller.load.reused import Reused
@@ -31,10 +31,6 @@ KNOWN_S = 1.0
 # How long it takes until all traffic follows a changed group.
 REACTION_S = 0.3
 NO_PEAKS = RecentLoads()
-# The rates of late counters are corrected by at most this factor: they are never further off.
-MOST_OFF = 1.5
-# An uplink that carries this share of its capacity may be dropping frames.
-FULL_RATIO = 0.9
 
 
 @value(frozen=True, slots=True)
@@ -217,7 +213,11 @@ class TeamView:
             behind = self._within_ports(behind)
         in_buckets = self._in_buckets(str(window_s), self._at, (over_s, ago_s))
         units = self._evenly([*ports, *behind, *in_buckets])
-        return tuple(self._as_carried(units) if window_s is None else units)
+        if window_s is None and not self.config.observes and any(map(is_live, units)):
+            # Nothing tells by how much late counters are off if loads have changed since their updates.
+            late = self.late_units(units) if self.late_known else set()
+            units = as_carried(units, self.uplinks(), late)
+        return tuple(units)
 
     def _in_buckets(
         self,
@@ -241,14 +241,14 @@ class TeamView:
         The sum of the loads may be too high, because flow counters and port counters are updated at
         different times.
         """
-        sums = _sums((unit.behind, unit.load) for unit in behind)
+        seem = sums((unit.behind, unit.load) for unit in behind)
         parts = {
-            port.name: _parts(self.loads.port(port.ofport, None), sums[port.name])
+            port.name: down_to(self.loads.port(port.ofport, None), seem[port.name])
             for port in self.config.vm_ports
-            if port.name in sums and not port.counted_by_flows
+            if port.name in seem and not port.counted_by_flows
         }
         return [
-            _scaled(unit, *parts[unit.behind]) if unit.behind in parts else unit for unit in behind
+            scaled(unit, *parts[unit.behind]) if unit.behind in parts else unit for unit in behind
         ]
 
     def carrying(self, window_s: float | None = None) -> tuple[Uplink, ...]:
@@ -256,7 +256,7 @@ class TeamView:
         uplinks = self.uplinks(window_s)
         if not self.config.observes:
             return uplinks
-        loads = _by_uplink(self.loaded(window_s))
+        loads = by_uplink(self.loaded(window_s))
         return tuple(replace(uplink, load=loads.get(uplink.name, IDLE)) for uplink in uplinks)
 
     def asked(self, policy: str, window_s: float) -> Snapshot | None:
@@ -316,16 +316,16 @@ class TeamView:
             if load is not unit.load or excluded:
                 parts = unit, load, unit.load.tx_bps if unit.spread else 0.0, excluded
                 units[number] = self.reused.reuse(use, unit.name, Unit.as_judged, parts)
-        sums = _sums((unit.uplink, unit.load) for unit in units)
-        uplinks = tuple(u.carrying(more[u.name] + sums.get(u.name, IDLE)) for u in self.uplinks())
+        known = sums((unit.uplink, unit.load) for unit in units)
+        uplinks = tuple(u.carrying(more[u.name] + known.get(u.name, IDLE)) for u in self.uplinks())
         return self._snapshot(policy, uplinks, tuple(units))
 
     def unexplained(self) -> dict[str, Load]:
         """Return, by uplink name, the current traffic that does not belong to a unit on the uplink."""
         if not self._unexplained:
-            sums = _by_uplink(self.loaded())
+            known = by_uplink(self.loaded())
             for uplink in self.carrying():
-                in_units = sums.get(uplink.name, IDLE)
+                in_units = known.get(uplink.name, IDLE)
                 self._unexplained[uplink.name] = IDLE.larger(uplink.load - in_units)
         return self._unexplained
 
@@ -339,29 +339,6 @@ class TeamView:
             threshold_ratio=self.config.threshold_ratio,
             in_sets=tuple([u for u in units if u.rules is not NO_RULES and u.rules.in_set]),
         )
-
-    def _as_carried(self, units: list[Unit]) -> list[Unit]:
-        """Scale the current loads of units down to the load of their uplink.
-
-        The excess is traffic that stays on this host, which flow counters show only later. Loads on
-        a full uplink are not scaled, because that uplink drops the excess.
-        """
-        if self.config.observes or not any(map(_is_live, units)):
-            return units
-        sums = _by_uplink(units)
-        if late := self.late_units(units):
-            units = self._late_as_carried(units, late, sums)
-        parts = {
-            u.name: _parts(u.load, sums.get(u.name, IDLE), FULL_RATIO * u.capacity_bps)
-            for u in self.uplinks()
-        }
-        parts = {name: part for name, part in parts.items() if min(part) < 1.0}
-        if not parts:
-            return units
-        return [
-            _scaled(unit, *parts[unit.uplink]) if unit.uplink in parts and _is_live(unit) else unit
-            for unit in units
-        ]
 
     @property
     def late_ports(self) -> set[int]:
@@ -385,31 +362,6 @@ class TeamView:
         ofports = self.late_ports
         late = {port.name for port in self.config.vm_ports if port.ofport in ofports}
         return {u.name for u in units if u.name in late or u.behind in late} if late else late
-
-    def _late_as_carried(
-        self, units: list[Unit], late: set[str], sums: dict[str | None, Load]
-    ) -> list[Unit]:
-        """Scale loads of units with late counters so that all loads sum to the uplink's load.
-
-        Late counters give the share of each unit reliably, but not the time of its traffic. Nothing
-        is scaled if loads have changed since the last counter update, or if the uplink is full and
-        drops frames. Updates `sums`, the loads of units by uplink.
-        """
-        if not self.late_known:
-            return units
-        of, factors = _by_uplink(unit for unit in units if unit.name in late), {}
-        for uplink in self.uplinks():
-            seems, carried = of.get(uplink.name, IDLE), uplink.load
-            others = sums.get(uplink.name, IDLE) - seems
-            full_bps = FULL_RATIO * uplink.capacity_bps
-            tx = _factor(carried.tx_bps, others.tx_bps, seems.tx_bps, full_bps)
-            rx = _factor(carried.rx_bps, others.rx_bps, seems.rx_bps, full_bps)
-            factors[uplink.name] = tx, rx
-            sums[uplink.name] = others + Load(seems.tx_bps * tx, seems.rx_bps * rx)
-        return [
-            _scaled(u, *factors[u.uplink]) if u.name in late and u.uplink in factors else u
-            for u in units
-        ]
 
     def _evenly(self, units: list[Unit]) -> list[Unit]:
         """In observe mode, divide the traffic that split VM ports send evenly among the buckets.
@@ -466,21 +418,6 @@ class TeamView:
         )
 
 
-def _by_uplink(units: Iterable[Unit]) -> dict[str | None, Load]:
-    """Return the sums of the loads that move with units, by uplink."""
-    return _sums((unit.uplink, unit.own_load) for unit in units)
-
-
-def _sums(loads: Iterable[tuple[str | None, Load]]) -> dict[str | None, Load]:
-    sums: dict[str | None, list[float]] = {}
-    for name, load in loads:
-        if load is not IDLE:
-            tx_and_rx = sums.setdefault(name, [0.0, 0.0])
-            tx_and_rx[0] += load.tx_bps
-            tx_and_rx[1] += load.rx_bps
-    return {name: Load(*tx_and_rx) for name, tx_and_rx in sums.items()}
-
-
 def _vm_port(
     load: Load,
     uplink: str | None,
@@ -523,32 +460,3 @@ def _without_lossy(unit: Unit, kept_off: KeptOff) -> Unit:
     by, key = (kept_off.by_policy, unit.policy) if unit.is_bucket else (kept_off.by_unit, unit.name)
     off = by.get(key, NONE)
     return unit if off == unit.kept_off else replace(unit, kept_off=off)
-
-
-def _is_live(unit: Unit) -> bool:
-    """Whether a unit is not a bucket, and its policy uses current loads."""
-    return not unit.is_bucket and PRESETS[unit.policy].at_once
-
-
-def _parts(carried: Load, seems: Load, full_bps: float = math.inf) -> tuple[float, float]:
-    """Return the (tx, rx) factors that scale an apparent load down to the carried load; at most 1.
-
-    They are 1 if an uplink carries `full_bps` or more.
-    """
-    tx_limit_bps, rx_limit_bps = min(seems.tx_bps, full_bps), min(seems.rx_bps, full_bps)
-    tx = carried.tx_bps / seems.tx_bps if carried.tx_bps < tx_limit_bps else 1.0
-    return tx, carried.rx_bps / seems.rx_bps if carried.rx_bps < rx_limit_bps else 1.0
-
-
-def _factor(carried_bps: float, others_bps: float, seems_bps: float, full_bps: float) -> float:
-    """Return the factor that corrects the apparent load of late units; 1 if it is unknown."""
-    if carried_bps >= full_bps or not seems_bps:
-        return 1.0
-    factor = max(0.0, carried_bps - others_bps) / seems_bps
-    return factor if 1.0 / MOST_OFF <= factor <= MOST_OFF else 1.0
-
-
-def _scaled(unit: Unit, tx: float, rx: float) -> Unit:
-    """Return a unit with a scaled load. Traffic that it sends through buckets is not scaled."""
-    load = Load(unit.load.tx_bps * (1.0 if unit.spread else tx), unit.load.rx_bps * rx)
-    return unit.as_judged(load, unit.spread_bps, unit.excluded)
