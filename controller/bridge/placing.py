@@ -87,7 +87,6 @@ class Placing(Feature[Never]):
             on_normal=bridge.on_normal,
             address_units=bridge.address_units,
             in_cooldown=scheduler.in_cooldown,
-            recent_loads=scheduler.recent_loads,
             merge_due=scheduler.merge_due,
             late_known=scheduler.late_known,
             split=self.split,

@@ -39,8 +39,8 @@ class TeamView:
 
     `bound`: the bindings that policies see. `found`: the homes that buckets had before the service
     started. `on_normal`: the NORMAL action forwards, so no flow counts traffic over uplinks.
-    `in_cooldown`: the units that must not be moved now by policies that act immediately.
-    `recent_loads`: the peaks of units' loads. `merge_due`: split VM ports that can be merged.
+    `in_cooldown`: the units that must not be moved now by policies that act immediately. `merge_due`:
+    split VM ports that can be merged.
     `late_known`: whether late counters (`controller.load.rates`) cover only time since loads changed.
     """
 
@@ -52,7 +52,6 @@ class TeamView:
     on_normal: bool = False
     address_units: AddressUnits = field(default_factory=AddressUnits)
     in_cooldown: frozenset[str] = frozenset()
-    recent_loads: RecentLoads = field(default_factory=RecentLoads)
     merge_due: frozenset[str] = frozenset()
     late_known: bool = True
     # The VM ports that are split.
@@ -258,12 +257,6 @@ class TeamView:
             return uplinks
         loads = by_uplink(self.loaded(window_s))
         return tuple(replace(uplink, load=loads.get(uplink.name, IDLE)) for uplink in uplinks)
-
-    def asked(self, policy: str, window_s: float) -> Snapshot | None:
-        """Return the team with mean loads, or peaks if `policy` acts immediately; None if unknown."""
-        if not PRESETS[policy].at_once:
-            return self.snapshot(policy, window_s)
-        return self.offered(policy, self.recent_loads)
 
     def is_calm(self, policy: str) -> bool:
         """Whether the loads of uplinks alone show that a policy moves nothing."""

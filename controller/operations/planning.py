@@ -167,7 +167,7 @@ def propose(bridge: Bridge, now_s: float) -> Proposal:
     views = {
         policy: _View(snapshot, _loads_in(snapshot, team_view, of.covered_s), promised)
         for policy, of in by_policy.items()
-        if of.known and (snapshot := team_view.asked(policy, of.covered_s)) is not None
+        if of.known and (snapshot := _seen(bridge, team_view, policy, of.covered_s)) is not None
     }
     moves: dict[str, list[Move]] = {policy: [] for policy in views}
     while round_ := _ask(views):
@@ -229,6 +229,13 @@ class _View:
         team = team_after(self.snapshot, moves, self.loads, self.promised)
         units = (done(unit) if unit.name in moved else unit for unit in team.units)
         self.snapshot = replace(team, units=tuple(units))
+
+
+def _seen(bridge: Bridge, team_view: TeamView, policy: str, window_s: float) -> Snapshot | None:
+    """Return the team with mean loads, or peaks if `policy` acts immediately; None if unknown."""
+    if not PRESETS[policy].at_once:
+        return team_view.snapshot(policy, window_s)
+    return team_view.offered(policy, bridge.scheduler.recent_loads)
 
 
 def _ask(views: Mapping[str, _View]) -> list[tuple[str, Move]]:
