@@ -310,7 +310,7 @@ class Bridge:
         counted = list(reasons)
         self.placing.counts.planned.update(counted)
         self.placing.counts.refused.update(counted)
-        return [*self.decision_log.refused(self.placing.team_view, moves, why, now_s)]
+        return [*self.decision_log.refused(self.placing.team_view(), moves, why, now_s)]
 
     def recover(self, read_s: float, poll_s: float, why: str) -> Commands:
         """Continue as after a reconnect, because an internal error has interrupted the handling of an event.
@@ -497,4 +497,4 @@ class Bridge:
         return commands
 
     def _log_outcome(self, now_s: float) -> Commands:
-        return [*self.decision_log.outcome(self.placing.team_view, now_s)]
+        return [*self.decision_log.outcome(self.placing.team_view(), now_s)]

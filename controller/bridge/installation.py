@@ -294,7 +294,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         if any(move.reason.by_load for move in bundle.moves):
             bridge.polls.convergence.confirm_moves(now_s)
         commands += self.logged(bundle.moves)
-        commands += bridge.decision_log.moved(placing.team_view, bundle.moves, now_s)
+        commands += bridge.decision_log.moved(placing.team_view(), bundle.moves, now_s)
         if not bridge.installed_anything:
             bridge.handover.taken_over_with = ()
             commands += bridge.announcer.introductions
@@ -316,7 +316,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         name, because = self.config.name, self.bridge.decision_log.because
         return [
             Report("info", f"{name}: {move.way} ({because or move.reason}){more}")
-            for move in move_lines(self.bridge.placing.team_view, moves)
+            for move in move_lines(self.bridge.placing.team_view(), moves)
         ]
 
     def _bundle_refused(self, bundle: Bundle, error: str, now_s: float) -> list[Command]:
@@ -329,7 +329,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         placing.on_switch.take_back([move for move in moves if not move.is_resplit], now_s)
         bridge.scheduler.splits.take_back(moves, now_s)
         placing.end_splits(self.config)
-        refusal, team_view = f"the switch refused the change: {error}", placing.team_view
+        refusal, team_view = f"the switch refused the change: {error}", placing.team_view()
         lines = move_lines(team_view, moves)
         records = bridge.decision_log.refused(team_view, lines, refusal, now_s)
         waiting = [*bundle.waiting, *self.take_waiting()]

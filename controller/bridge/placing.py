@@ -70,11 +70,10 @@ class Placing(Feature[Never]):
         bound = self.on_switch.bound
         return {p.name: bound[p.name] for p in self.config.vm_ports if p.name in bound}
 
-    @property
     def team_view(self) -> TeamView:
-        """The team with the bindings that policies see.
+        """Return the team with the bindings that policies see.
 
-        Each access returns a new object, because the object caches loads, and every event changes the data
+        Each call makes a new object, because the object caches loads, and every event changes the data
         from which loads are computed. A caller that needs the view more than once should keep it.
         """
         bridge, scheduler = self.bridge, self.bridge.scheduler
@@ -96,11 +95,11 @@ class Placing(Feature[Never]):
 
     def uplinks(self) -> tuple[Uplink, ...]:
         """Return the uplinks of the team with their latest loads."""
-        return self.team_view.uplinks()
+        return self.team_view().uplinks()
 
     def units(self) -> tuple[Unit, ...]:
         """Return the units: VM ports, the known addresses behind them, and buckets."""
-        return self.team_view.units()
+        return self.team_view().units()
 
     @property
     def split(self) -> frozenset[str]:
@@ -126,7 +125,7 @@ class Placing(Feature[Never]):
 
     @property
     def units_on_switch(self) -> tuple[Unit, ...]:
-        return replace(self.team_view, split=self.split_on_switch).units()
+        return replace(self.team_view(), split=self.split_on_switch).units()
 
     @property
     def hashed(self) -> bool:
@@ -138,7 +137,7 @@ class Placing(Feature[Never]):
 
         `bound`: bindings of VM ports and addresses; None: those on the switch.
         """
-        team_view, bound = self.team_view, self.on_switch.bound if bound is None else bound
+        team_view, bound = self.team_view(), self.on_switch.bound if bound is None else bound
         ruled = [u for u in team_view.units() if u.rules.unsplittable or u.rules.reserve_bps]
         at = {unit.name: bound[unit.name].uplink for unit in ruled if unit.name in bound}
         there = (replace(unit, uplink=at.get(unit.name)) for unit in ruled)
@@ -237,7 +236,7 @@ class Placing(Feature[Never]):
         commands: list[Command] = []
         if bridge.observing:
             commands += bridge.installation.logged(moves, ", not made")
-            commands += bridge.decision_log.planned(self.team_view, moves, now_s)
+            commands += bridge.decision_log.planned(self.team_view(), moves, now_s)
         else:
             bridge.installation.expect(moves)
         if self._apart is not None:
@@ -254,7 +253,7 @@ class Placing(Feature[Never]):
         if not resplit:
             return
         ports = self.config.port_named
-        before, in_use = self.units(), self.team_view.in_use
+        before, in_use = self.units(), self.team_view().in_use
         assert ports.keys() >= {move.unit for move in resplit}, "only VM ports are split"
         for move in resplit:
             policy = ports[move.unit].policy
@@ -276,7 +275,7 @@ class Placing(Feature[Never]):
         )
         if self.bridge.phase is Phase.GATHERING or not has_rules:
             return []
-        records = [*log.rules(self.team_view, rules.broken(self.rules()), now_s)]
+        records = [*log.rules(self.team_view(), rules.broken(self.rules()), now_s)]
         reports = [
             Report("warning", f"{name}: rule broken: {record.entry.why}")
             if record.entry.happened is Happened.RULE_BROKEN
@@ -320,7 +319,7 @@ class Placing(Feature[Never]):
         if self.config.observes or config.observes:
             return ()
         config = config.in_force(self.bridge.links.lacp_known(config.uplinks))
-        team_view = replace(self.team_view, config=config, reused=Reused())
+        team_view = replace(self.team_view(), config=config, reused=Reused())
         anew, units = bindings.ports_placed_anew(self.config.asked, config.asked), team_view.units()
         gone = {unit.name for unit in units if not anew.isdisjoint((unit.name, unit.behind))}
         homes = {name: home for name, home in self.planned.homes.items() if name not in gone}

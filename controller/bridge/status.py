@@ -27,7 +27,8 @@ def status(bridge: Bridge) -> BridgeStatus:
     """Return the current status of a bridge."""
     config, decided_s = bridge.config, bridge.scheduler.last_s
     units = {port.name: _units(bridge, port) for port in config.vm_ports if port.per_address}
-    team_view, rules, bound = bridge.placing.team_view, bridge.placing.rules(), bridge.placing.bound
+    placing = bridge.placing
+    team_view, rules, bound = placing.team_view(), placing.rules(), placing.bound
     # The switch does not have the absent ones, so they are unusable.
     absent = (
         Uplink(u.name, u.ofport, team_view.capacity_bps(u), u.role, usable=False)
@@ -76,7 +77,7 @@ def _path_counts(bridge: Bridge, *results: str) -> dict[str, int]:
 
 def _optimality_ratio(bridge: Bridge) -> float:
     """Return the optimality ratio of means over `LATELY_S`, because flow counters are late."""
-    team_view = bridge.placing.team_view
+    team_view = bridge.placing.team_view()
     window_s = team_view.covered(LATELY_S)
     units = [replace(unit, load=unit.own_load) for unit in team_view.loaded(window_s)]
     return optimum.optimality_ratio(team_view.uplinks(window_s), units)
@@ -89,7 +90,7 @@ def _bucket_counts(bridge: Bridge) -> dict[str, dict[str, int]]:
         if unit.is_bucket and unit.name in bound:
             found[unit.policy, bound[unit.name].uplink] += 1
     names = [uplink.name for uplink in bridge.config.uplinks]
-    return {p: {n: found[p, n] for n in names} for p in bridge.placing.team_view.in_use}
+    return {p: {n: found[p, n] for n in names} for p in bridge.placing.team_view().in_use}
 
 
 def _budgets_spent(bridge: Bridge) -> int:
@@ -97,7 +98,7 @@ def _budgets_spent(bridge: Bridge) -> int:
     decided_s = bridge.scheduler.last_s
     if decided_s is None:
         return 0
-    cooldowns = bridge.scheduler.cooldowns(bridge.placing.team_view, decided_s)
+    cooldowns = bridge.scheduler.cooldowns(bridge.placing.team_view(), decided_s)
     return sum(spent for _, spent in cooldowns.values())
 
 
@@ -122,7 +123,7 @@ def _uplink(
         path_hindered=tuple(one for one in bridge.probing.hindrances if one.uplink == uplink.name),
         waits=bridge.links.why_waiting(config),
         absent=absent,
-        capacity_guessed=bridge.placing.team_view.known_capacity_bps(config) is None,
+        capacity_guessed=bridge.placing.team_view().known_capacity_bps(config) is None,
     )
 
 

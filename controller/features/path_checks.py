@@ -126,7 +126,7 @@ class Probing(Feature[FrameHeard]):
         found = path_probes.parse(event.frame, NO_UPLINK, self._key)
         if not isinstance(found, Probe):
             return []
-        carried = bridge.placing.team_view.uplinks()
+        carried = bridge.placing.team_view().uplinks()
         full = {uplink.name for uplink in carried if uplink.utilization_ratio >= FULL_RATIO}
         return bridge.reconcile(now_s) if bridge.paths.prove(found.round, full, now_s) else []
 

@@ -73,7 +73,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
 
     def heard(self, event: PortStatsRead | UnitCountersRead, now_s: float) -> list[Command]:
         self.bridge.scheduler.begin(now_s)
-        team_view = self.bridge.placing.team_view
+        team_view = self.bridge.placing.team_view()
         if isinstance(event, PortStatsRead):
             return self._take_ports(event, team_view, now_s)
         return self._take_units(event, team_view, now_s)
@@ -151,7 +151,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         scheduler, policies = self.bridge.scheduler, self.config.rebalancing
         if self.convergence.at_rest or scheduler.awaits_confirmation:
             return False
-        team_view = self.bridge.placing.team_view
+        team_view = self.bridge.placing.team_view()
         window_s = max(map(team_view.window_s, policies), default=0.0)
         paused = any(scheduler.pauses(policy, team_view, now_s) for policy in policies)
         return not paused and team_view.covers(window_s)
@@ -167,7 +167,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         relieved = {move.source for moves, _ in wanted for move in moves}
         commands: list[Command] = []
         if relieved:
-            team_view = bridge.placing.team_view
+            team_view = bridge.placing.team_view()
         if bridge.scheduler.knows(team_view, now_s):
             commands += bridge.decision_log.saturation(
                 team_view, team_view.longest_window_s, relieved, now_s

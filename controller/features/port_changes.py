@@ -63,7 +63,7 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
             record
             for uplink, up in self.bridge.links.take_changes()
             for record in self.bridge.decision_log.linked(
-                self.bridge.placing.team_view, uplink, up, silent.get(uplink, ()), now_s
+                self.bridge.placing.team_view(), uplink, up, silent.get(uplink, ()), now_s
             )
         ]
 

@@ -92,7 +92,7 @@ class Shaping(Feature[Shaped]):
 
     def _capacities_bps(self) -> dict[str, float]:
         """Return the capacity of each uplink whose speed is known."""
-        team_view, uplinks = self.bridge.placing.team_view, self.config.uplinks
+        team_view, uplinks = self.bridge.placing.team_view(), self.config.uplinks
         known = {uplink.name: team_view.known_capacity_bps(uplink) for uplink in uplinks}
         return {name: bps for name, bps in known.items() if bps}
 

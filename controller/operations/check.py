@@ -383,7 +383,7 @@ def _paths_and_moves(about: About) -> Found:
             yield Told.CONNECTED, WARNING, "unrelieved", text, "OvsLbtUplinkSaturated"
     if split := [one for one in status.ports if one.split] if status else []:
         sent_bps = sum(one.load.tx_bps for one in split)
-        units = bridge.placing.team_view.loaded()
+        units = bridge.placing.team_view().loaded()
         spread_bps = sum(unit.load.tx_bps for unit in units if unit.is_bucket)
         if sent_bps > LEAST_SPLIT_BPS and spread_bps < SPREAD_RATIO * sent_bps:
             names = ", ".join(one.port.name for one in split)

@@ -75,7 +75,7 @@ class Account:
 
     def __init__(self, bridge: Bridge, port: VmPortConfig, now_s: float) -> None:
         self.bridge, self.port, self.now_s = bridge, port, now_s
-        team_view, placing, name = bridge.placing.team_view, bridge.placing, port.name
+        team_view, placing, name = bridge.placing.team_view(), bridge.placing, port.name
         self.basis, self.known_s = basis(bridge, port.policy, now_s), placing.load_known_s(port)
         known = self.basis.known and self.known_s >= COVERAGE_RATIO * self.basis.covered_s
         self.window_s = self.basis.covered_s if known else None
@@ -133,7 +133,7 @@ def _against(
     bridge: Bridge, unit: Unit, basis: Basis, known_s: float, now_s: float
 ) -> tuple[Obstacle | Standing, Verdict | None]:
     """Return the strongest reason why a VM port stays on its uplink, and the policy's verdict."""
-    preset, name, team_view = PRESETS[unit.policy], unit.name, bridge.placing.team_view
+    preset, name, team_view = PRESETS[unit.policy], unit.name, bridge.placing.team_view()
     bound = team_view.bound.get(name)
     if not bridge.connected:
         return Obstacle.NOT_CONNECTED, None

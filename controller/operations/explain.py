@@ -301,7 +301,7 @@ def _outlook(account: Account) -> tuple[str, str]:
             return FALLEN_BACK, "the upstream switch must negotiate LACP"
         case Obstacle.AWAY:
             home = account.home
-            why = why_away(account.bridge.placing.team_view, home, account.now_s)
+            why = why_away(account.bridge.placing.team_view(), home, account.now_s)
             text = f"the VM port has not returned to its home uplink {home} yet: {why}"
             return text, f"{home} must carry traffic; the VM port then returns automatically"
         case Obstacle.PINNED:

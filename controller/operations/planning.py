@@ -137,7 +137,7 @@ class Proposal:
 
 def basis(bridge: Bridge, policy: str, now_s: float) -> Basis:
     """Return the basis of a policy's next decision."""
-    team_view, moved_s = bridge.placing.team_view, bridge.scheduler.moved_s[policy]
+    team_view, moved_s = bridge.placing.team_view(), bridge.scheduler.moved_s[policy]
     window_s = team_view.window_s(policy)
     since_s = now_s - moved_s - (team_view.pause_s(policy) - window_s)
     known_s = team_view.known_s(window_s)
@@ -162,7 +162,7 @@ def propose(bridge: Bridge, now_s: float) -> Proposal:
 
     Each run uses the team after earlier moves. No unit moves twice.
     """
-    team_view, by_policy = bridge.placing.team_view, bases(bridge, now_s)
+    team_view, by_policy = bridge.placing.team_view(), bases(bridge, now_s)
     promised = {unit.name: unit.rules.reserve_bps for unit in team_view.units()}
     views = {
         policy: _View(snapshot, _loads_in(snapshot, team_view, of.covered_s), promised)
@@ -194,7 +194,7 @@ def propose(bridge: Bridge, now_s: float) -> Proposal:
 
 def changed(proposal: Proposal, bridge: Bridge, now_s: float) -> str | None:
     """Return why a proposal is outdated; None if its moves still have the expected effect."""
-    team_view = bridge.placing.team_view
+    team_view = bridge.placing.team_view()
     age_s = now_s - proposal.made_s
     if age_s > KEPT_S:
         return f"plan: {age_s:.0f} s old, but plans expire after {KEPT_S:.0f} s"

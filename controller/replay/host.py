@@ -117,7 +117,7 @@ class Host:
                 self._passes_by = self._may_pass(before, now, following, *lasting)
             else:
                 # The next sample lasts longer than loads of this sample affect decisions.
-                forgotten = seconds > skipping.remembered_s(self.bridge.placing.team_view)
+                forgotten = seconds > skipping.remembered_s(self.bridge.placing.team_view())
                 calm = map(self._is_calm, (before, now, following))
                 self._passes_by = rested and forgotten and all(calm)
             before = now
@@ -196,7 +196,7 @@ class Host:
         if not self._passes_by:
             # Make the last poll, because means must end at the change of loads.
             polls -= 1
-        in_round = round(skipping.round_s(bridge.placing.team_view) / interval_s)
+        in_round = round(skipping.round_s(bridge.placing.team_view()) / interval_s)
         of_ports = skipping.polls_before(skipping.reading_s(bridge), polled_s, interval_s)
         # The next poll must read all counters, a whole number of rounds after the last such poll.
         since = round((polled_s - self._all_read_s) / interval_s)
@@ -296,7 +296,7 @@ class Host:
         if not offered:
             return True
         carried, more = self.switch.carried(offered), 1.0 + ROUNDING_RATIO
-        team_view = self.bridge.placing.team_view
+        team_view = self.bridge.placing.team_view()
         uplinks = tuple(
             uplink.carrying(Load(*(more * bps for bps in carried[uplink.ofport])))
             for uplink in team_view.uplinks()

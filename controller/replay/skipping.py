@@ -107,7 +107,7 @@ def quiet_until_s(
     last_s = scheduler.last_s
     if not bridge.settled or last_s is None or scheduler.awaits_confirmation:
         return now_s
-    team_view = bridge.placing.team_view
+    team_view = bridge.placing.team_view()
     if at_once:
         polling = bridge.polling
         if polling.is_extra or polling.due_s < polling.poll_due_s:
@@ -138,7 +138,7 @@ def _changes_s(bridge: Bridge, last_s: float) -> float:
     Infinity: decisions do not change until readings do. `last_s`: even the next decision may
     differ, for example because a condition has then lasted long enough.
     """
-    scheduler, team_view = bridge.scheduler, bridge.placing.team_view
+    scheduler, team_view = bridge.scheduler, bridge.placing.team_view()
     policies, recent = team_view.config.rebalancing, scheduler.recent_loads
     if any(scheduler.pauses(policy, team_view, last_s) for policy in policies):
         return last_s
@@ -155,7 +155,7 @@ def _changes_s(bridge: Bridge, last_s: float) -> float:
 
 def at_rest(bridge: Bridge) -> Snapshot:
     """Return a bridge's team with all loads set to zero."""
-    team_view = bridge.placing.team_view
+    team_view = bridge.placing.team_view()
     uplinks = tuple(uplink.carrying(IDLE) for uplink in team_view.uplinks())
     units = tuple(unit.as_judged(IDLE, 0.0, unit.excluded) for unit in team_view.loaded())
     return Snapshot(uplinks, units)

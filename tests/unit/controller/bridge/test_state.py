@@ -12,7 +12,7 @@ from controller.operations import planning
 from tests.unit.fake_switch import world
 from tests.unit.rows import backed_up, host
 
-OF_UNITS = ("bound", "split", "team_view")
+OF_UNITS = ("bound", "split")
 QUESTIONS = (
     "at_rest",
     "awaited",
@@ -40,7 +40,8 @@ def test_a_question_changes_nothing(row: BridgeRow) -> None:
     here.bridge.deadline_s()
     planning.propose(here.bridge, here.now_s)
     here.bridge.placing.rules()
-    here.bridge.scheduler.cooldowns(here.bridge.placing.team_view, here.now_s)
+    here.bridge.scheduler.cooldowns(here.bridge.placing.team_view(), here.now_s)
+    here.bridge.placing.team_view().loaded()
     here.bridge.placing.uplinks()
     here.bridge.placing.units()
     list(here.bridge.shaping.impossible())

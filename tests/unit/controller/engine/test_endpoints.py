@@ -318,6 +318,6 @@ def test_the_load_of_an_endpoint_is_what_flows_count_where_its_port_counts_no_tu
     assert here.port_status().load.tx_bps == expected_bps
     if PRESETS[policy].at_once:
         (unit,) = (
-            unit for unit in here.bridge.placing.team_view.loaded(None) if unit.name == "vnet0"
+            unit for unit in here.bridge.placing.team_view().loaded(None) if unit.name == "vnet0"
         )
         assert unit.load.tx_bps == expected_bps

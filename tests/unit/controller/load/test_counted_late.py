@@ -42,7 +42,7 @@ def ways(here: World) -> dict[str, int | None]:
 def figures(here: World) -> dict[str, float]:
     """What `show` tells of ports, and what policies judge of units."""
     shown = {port.port.name: port.load.tx_bps for port in here.status.ports}
-    team_view = here.bridge.placing.team_view
+    team_view = here.bridge.placing.team_view()
     over_s = team_view.window_s(here.status.config.policy)
     return shown | {f"{u.name} judged": u.load.tx_bps for u in team_view.loaded(over_s)}
 
@@ -108,7 +108,7 @@ def test_addresses_carry_no_more_than_their_port() -> None:
         # What they have sent for seconds is counted in one reading.
         here.switch.sent_by_address[address] += 10_000_000
     here.run_until(16.2)
-    team_view = here.bridge.placing.team_view
+    team_view = here.bridge.placing.team_view()
     behind_bps = [u.load.tx_bps for u in team_view.loaded() if u.behind == "vnet0"]
     assert sum(behind_bps) <= team_view.loads.port(10, None).tx_bps * 1.001
     assert max(behind_bps) <= 8e6

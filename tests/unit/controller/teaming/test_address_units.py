@@ -344,7 +344,7 @@ def test_what_the_home_carries_itself_is_not_counted_twice() -> None:
         (PATCH, "52:54:ff:00:00:01", 0): lambda _: 5e6,
     }
     here.run_for(10)
-    loads = {u.name: u.load.tx_bps for u in here.bridge.placing.team_view.loaded(5.0)}
+    loads = {u.name: u.load.tx_bps for u in here.bridge.placing.team_view().loaded(5.0)}
     assert loads["vnet0"] == pytest.approx(5e6, rel=0.02)
     assert loads[f"vnet0/{MACS[0]}"] == pytest.approx(20e6, rel=0.02)
 
