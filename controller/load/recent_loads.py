@@ -27,17 +27,12 @@ MOST_UNITS = 512
 
 @dataclass(slots=True)
 class RecentLoads:
-    """The highest rate of each unit in each direction within `PEAK_S`, and the phases in that time.
-
-    `begins_s`: when the current loads, which differ from the last phase, become a new phase if they
-    stay the same; infinity: no difference.
-    """
+    """The highest rate of each unit in each direction within `PEAK_S`, and the phases in that time."""
 
     # By name. Units without an entry are unknown, or have carried nothing.
     _peaks: dict[str, Peak] = field(default_factory=dict)
     # Oldest first.
     _phases: deque[LoadPhase] = field(default_factory=deque)
-    begins_s: float = math.inf
 
     def note_loads(
         self, units: Iterable[Unit], capacity_bps: float, until_s: float, now_s: float
@@ -64,7 +59,6 @@ class RecentLoads:
     ) -> None:
         phases = self._phases
         last = phases[-1] if phases else None
-        self.begins_s = math.inf
         if len(loads) > MOST_UNITS:
             phases.clear()
         elif last and last.is_like(loads, alike_bps):
@@ -74,10 +68,14 @@ class RecentLoads:
                 last.until_s = until_s
             if not last or now_s - last.begun_s >= EVERY_S:
                 phases.append(LoadPhase(now_s, loads))
-            else:
-                self.begins_s = last.begun_s + EVERY_S
         while phases and phases[0].until_s <= now_s - PEAK_S:
             phases.popleft()
+
+    @property
+    def begins_s(self) -> float:
+        """When the current loads begin a new phase if they stay the same; infinity: never."""
+        ended = self._phases and self._phases[-1].until_s < math.inf
+        return self._phases[-1].begun_s + EVERY_S if ended else math.inf
 
     @property
     def next_change_s(self) -> float:
