@@ -1,7 +1,6 @@
 """Stories: scenarios in the words of the goldens, with steps that say what must be seen.
 
-A story is a team and its steps, as in tests/goldens/scenarios.py; uplinks have 1 Gbit/s. In a text
-        that must
+A story is a team and its steps, as in tests/goldens/scenarios.py; uplinks have 1 Gbit/s. In a text that must
 be seen, `…` stands for anything.
 """
 
@@ -12,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from controller.api.engine_commands import Apply, Reply, Write
+from controller.api.engine_commands import Apply, Record, Reply, SetPortFlags, Write
 from controller.api.events import Event
 from controller.config.rows import PREFIX
 from controller.dataplane import tables
@@ -63,6 +62,19 @@ class Story(Played):
     def do_do(self, *words: str) -> None:
         """An operator's command that is carried out."""
         done(self.ask(*words))
+
+    def do_dry(self, *words: str) -> None:
+        """An operator's command with --dry-run, which changes nothing."""
+        before = self._state()
+        done(self.ask(*words, "--dry-run"))
+        assert self._state() == before and not self.engine.jobs.concerned
+
+    def _state(self) -> tuple[object, ...]:
+        """What a command may change. Flags are read with a command that changes no port."""
+        flags = [c for c in self.commands(SetPortFlags) if c.no_flood or c.flood]
+        sent = [c for kind in (Apply, Record, Write) for c in self.commands(kind)]
+        switches = {name: switch.installed for name, switch in self.switches.items()}
+        return dict(self.rows), dict(self.engine.fleet.bridges), switches, flags, sent
 
     def do_loads(self, *bps: str) -> None:
         """What VM ports send, each in turn; the others send nothing."""
