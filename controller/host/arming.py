@@ -35,7 +35,7 @@ PASSED_ON = re.compile(r"OVS_[A-Z_]+|PYTHONPATH|PATH")
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """A scheduled rollback. `unit`: the systemd timer's name; `process`: used without systemd."""
+    """A scheduled rollback: the systemd timer `unit` or, without systemd, the waiting `process`."""
 
     unit: str | None = None
     process: subprocess.Popen[bytes] | None = None

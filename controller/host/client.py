@@ -23,7 +23,7 @@ _name = NAME
 
 
 def call(name: str) -> None:
-    """Choose the service to contact by name: one Open vSwitch instance can have several."""
+    """Set the name of the service to contact: an Open vSwitch instance can have several services."""
     global _name
     _name = name
 

@@ -27,7 +27,7 @@ _STACKED_DRIVERS = ("bonding", "team", "802.1Q VLAN Support", "macvlan", "bridge
 
 
 def is_representor(device: str, directory: Path = SYS_CLASS_NET) -> bool | None:
-    """Whether `device` is a representor (True) or a port of a switchdev card (False).
+    """Whether `device` is a representor (True) or a switchdev NIC's physical port (False).
 
     None: the device is not a switchdev port, or does not exist on this host.
     """

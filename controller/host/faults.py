@@ -160,7 +160,7 @@ def guarded(part: str, name: str, run: Callable[[], None]) -> None:
 
 
 def lasting(part: str, name: str, run: Callable[[], None]) -> threading.Thread:
-    """Start a thread that calls `run`, and calls it again after each failure until it returns."""
+    """Start a thread that calls `run`, again after each failure, until `run` returns."""
     return _start(name, functools.partial(_again, part, name, run))
 
 

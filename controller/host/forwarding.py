@@ -127,7 +127,7 @@ def flood(bridge: str, ports: Iterable[str], others: Iterable[str] = ()) -> None
 
 
 def flows(cut_off: tuple[str, ...]) -> list[str]:
-    """Return a bundle's lines: replace the rescue flows, and drop frames from ports `cut_off`."""
+    """Return bundle lines that replace the rescue flows and drop frames from ports `cut_off`."""
     mine = f"cookie={RESCUE_COOKIE:#x}"
     return [
         f"delete cookie={RESCUE_COOKIE:#x}/{COOKIE_KIND_MASK:#x}",

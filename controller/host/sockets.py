@@ -102,7 +102,7 @@ class BridgeSocket:
     """A stream socket with the interface that the framework expects.
 
     The framework sets TCP options, which a Unix socket does not have. This class ignores them. It
-    does not inherit from green sockets, which cannot be subclassed.
+    does not inherit from eventlet's sockets, which cannot be subclassed.
     """
 
     def __init__(self, sock: socket.socket) -> None:
