@@ -17,7 +17,7 @@ TOLD_FOR_S = 900.0
 class DroppedFrames:
     """The frames of one bridge's VM ports that were dropped on purpose, by VM port.
 
-    Frames are counted from the first reading of their flows. `by_port`: the numbers of frames, by reason.
+    Counting starts with the first reading of flows that drop frames. `by_port`: counts by reason.
     """
 
     by_port: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class DroppedFrames:
     def take(
         self, counted: Mapping[drops.Dropped, int], config: BridgeConfig, now_s: float
     ) -> None:
-        """Store the counters of a reading. A counter begins again when its flow is installed again."""
+        """Store the counters of a reading. A counter restarts at 0 when its flow is reinstalled."""
         ports: dict[int | str, str] = {int(port.ofport): port.name for port in config.vm_ports}
         ports |= {mac: port.name for port in config.vm_ports for mac in port.attached_macs}
         last, self._last = self._last, counted
@@ -47,9 +47,9 @@ class DroppedFrames:
         self._grown_s = {key: at_s for key, at_s in self._grown_s.items() if key[0] in self.by_port}
 
     def recent(self, config: BridgeConfig, now_s: float) -> Iterator[tuple[str, Drop, int]]:
-        """Return the VM ports with frames dropped recently, the reason, and the number of all dropped frames.
+        """Yield (VM port, reason, total number of dropped frames) for reasons with recent drops.
 
-        Frames that would be accepted now are left out.
+        Drops of frames that would now be accepted are left out.
         """
         for (name, reason), grown_s in sorted(self._grown_s.items()):
             if (port := config.port_named.get(name)) is None or now_s - grown_s > TOLD_FOR_S:

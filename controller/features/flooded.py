@@ -31,7 +31,7 @@ class Flooded:
 
     @property
     def pps(self) -> float:
-        """The lowest rate in the last `POLLS` polls; 0 until there have been as many."""
+        """The lowest rate (frames/s) in the last `POLLS` polls; 0 if there have been fewer polls."""
         return min(self._rates_pps) if len(self._rates_pps) == POLLS else 0.0
 
     def take_counters(
@@ -57,7 +57,7 @@ class Flooded:
 
 
 def same_by_all(came: Mapping[str, int] | Mapping[int, int]) -> bool:
-    """Whether each frame arrives on all uplinks. `came`: the number of frames, by uplink."""
+    """Whether each frame arrives on all uplinks. `came`: numbers of received frames, by uplink."""
     least, most = min(came.values(), default=0), max(came.values(), default=0)
     return len(came) > 1 and least >= ENOUGH_TO_COMPARE and most - least <= SAME_RATIO * most
 

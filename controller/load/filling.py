@@ -49,7 +49,7 @@ class Filling:
 
     `full_s`: the engine time since which an uplink has been full; None: no uplink is full.
     `high_s`: the same for a nearly full uplink (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads
-    were steady in the last reading. `taken_s`: when the traffic outside all units was last stored.
+    were steady in the last reading. `taken_s`: when `note_unexplained` last stored traffic.
     """
 
     full_s: float | None = None
@@ -127,7 +127,7 @@ class Filling:
         return self.steady or now_s - self.full_s >= PATIENCE_S
 
     def note_unexplained(self, unexplained: Mapping[str, Load], now_s: float) -> None:
-        """Store each uplink's traffic outside all units. Call this while no move is in progress."""
+        """Store traffic that belongs to no unit, by uplink. Call while no move is in progress."""
         before, self._lowest = self._lowest, {}
         for name, load in unexplained.items():
             lowest = self._lowest[name] = before.get(name) or Peak()
@@ -135,7 +135,7 @@ class Filling:
         self.taken_s = now_s
 
     def least_unexplained(self, uplinks: Iterable[str]) -> Mapping[str, Load]:
-        """Return, by uplink, the lowest rate within `UNEXPLAINED_S` of the traffic outside all units."""
+        """Return, by uplink, the lowest rate that `note_unexplained` stored in `UNEXPLAINED_S`."""
         lowest = ((name, self._lowest.get(name)) for name in uplinks)
         return {name: IDLE - known.load if known else IDLE for name, known in lowest}
 

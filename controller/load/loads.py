@@ -142,7 +142,7 @@ class Loads:
         return counted_bytes
 
     def at(self, ofport: int) -> PortHistory:
-        """Return the history of a port. Without readings, its loads are zero, and not known."""
+        """Return the history of a port; an empty history before the first reading."""
         return self.ports.get(ofport, UNREAD_PORT)
 
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
@@ -152,7 +152,7 @@ class Loads:
         return _load(self.at(ofport).rates, window_s, lag_s)
 
     def rise(self, ofports: Iterable[int], recent_s: float = 0.0) -> Load:
-        """Return the sum of the loads' rises at `ofports`, compared as in `Rates.rise`."""
+        """Return the sum of the results of `Rates.rise` for the ports `ofports`."""
         of_ports = (self.at(ofport).rates.rise(recent_s) for ofport in ofports)
         rises = (rise for rise in of_ports if rise is not IDLE)
         return sum(rises, Load())
@@ -173,7 +173,7 @@ class Loads:
         return max(ages)
 
     def unsure(self, ofports: Iterable[int]) -> bool:
-        """Whether one of these ports carries traffic, but it is unknown if its counter lags."""
+        """Whether one of these ports carries traffic, but it is unknown whether its counter lags."""
         known = (self.at(ofport).rates for ofport in ofports)
         return any(rates.has_counted for rates in known if rates.late is None)
 
@@ -224,7 +224,7 @@ class Loads:
             self._address_units.pop(name, None)
 
     def without_rates(self) -> Loads:
-        """Return a copy without rates, because the switch was lost or replaced, or counts differently."""
+        """Return a copy without rates, after a disconnect or a change in how the switch counts."""
         return Loads(self.counters)
 
 

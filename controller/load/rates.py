@@ -50,7 +50,7 @@ LATEST_S = 0.05
 
 
 class Total(NamedTuple):
-    """Bytes counted since the first sample, across wraps of the counters."""
+    """Bytes counted since the first sample, corrected for counter wraps."""
 
     clock_s: float
     tx_bytes: float
@@ -168,7 +168,7 @@ class Rates:
     def latest(self, steady_s: float = math.inf) -> Load:
         """Return the load between the last two samples, or over `LATEST_S` if that is longer.
 
-        Zero if there are fewer than two. For a late counter: the load over the last two update
+        Zero before the second sample. For a late counter: the load over the last two update
         intervals, or over one if the load has changed. `steady_s`: how long loads have not changed.
         """
         if len(self._totals) < 2:
@@ -324,7 +324,7 @@ class Rates:
 
 
 def more_bytes(before: Total, now: Total) -> float:
-    """Return the bytes, sent and received, between two readings."""
+    """Return the number of bytes sent and received between two readings."""
     return now.tx_bytes - before.tx_bytes + now.rx_bytes - before.rx_bytes
 
 

@@ -39,8 +39,8 @@ class RecentLoads:
     ) -> None:
         """Store the current loads of units, and forget other units.
 
-        `capacity_bps`: the capacity of the smallest uplink. `until_s`: the time until which the last
-        loads were carried.
+        `capacity_bps`: the capacity of the slowest uplink. `until_s`: the time until which the
+        previous loads were carried.
         """
         before, self._peaks = self._peaks, {}
         loads = {}
@@ -96,7 +96,7 @@ class RecentLoads:
     def phases(self) -> list[Mapping[str, Load]]:
         """Return the loads of units in each phase, by name. Units without an entry carried nothing.
 
-        The list is empty if there are no phases, or more than `MOST_PHASES`: then more may follow.
+        The list is empty if there are no phases, or too many (more than `MOST_PHASES`).
         """
         return [of.loads for of in self._phases] if len(self._phases) <= MOST_PHASES else []
 
@@ -105,7 +105,7 @@ class RecentLoads:
 class LoadPhase:
     """A phase: the loads of units, by name. Units without an entry carried nothing.
 
-    `until_s`: when it ended; infinity: current loads belong to it.
+    `until_s`: when the phase ended; infinity: it is the current phase.
     """
 
     begun_s: float
@@ -131,9 +131,9 @@ class Peak:
     both: tuple[_Greatest, _Greatest] = field(default_factory=lambda: (_Greatest(), _Greatest()))
 
     def add(self, load: Load, until_s: float, oldest_s: float) -> bool:
-        """Store the current rates, forget those that ended by `oldest_s`, and return whether any is left.
+        """Store the current rates, forget those that ended by `oldest_s`; return whether any is above 0.
 
-        `until_s`: the time until which the last rates were carried.
+        `until_s`: the time until which the previous rates were carried.
         """
         sent, received = self.both
         tx_bps = sent.add(load.tx_bps, until_s, oldest_s)
@@ -168,6 +168,6 @@ class _Greatest:
 
 
 def falls_s(peaks: Iterable[Peak], for_s: float) -> float:
-    """Return when the first past rate will be `for_s` old; infinity if there are no past rates."""
+    """Return when the oldest past rate will be `for_s` old; infinity if there are no past rates."""
     past = (of.past[0][0] for peak in peaks for of in peak.both if of.past)
     return min(past, default=math.inf) + for_s

@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Reused:
-    """A cache: for each use and each unit, the latest value."""
+    """A cache of the latest value for each purpose and unit."""
 
     _made: dict[tuple[str, str], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
 
     def reuse(self, use: str, unit: str, make: Callable[..., T], parts: tuple[Any, ...]) -> T:
-        """Return the value of a unit: `make(*parts)`, or the last one if `parts` are equal.
+        """Return a unit's value for purpose `use`: `make(*parts)`, cached while `parts` stay equal.
 
         `make(*parts)` must depend only on `parts`. Pass the parts that change most often first.
         """

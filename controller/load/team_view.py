@@ -37,7 +37,7 @@ NO_PEAKS = RecentLoads()
 class TeamView:
     """The team of one bridge as policies see it at one moment.
 
-    `bound`: the bindings that policies see. `found`: the homes that buckets had before the service
+    `bound`: the bindings that policies see. `found`: the buckets' home uplinks before the service
     started. `on_normal`: the NORMAL action forwards, so no flow counts traffic over uplinks.
     `in_cooldown`: the units that must not be moved now by policies that act immediately. `merge_due`:
     split VM ports that can be merged.

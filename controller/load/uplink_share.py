@@ -3,7 +3,7 @@
 Port counters are live, and flow counters are up to half a second late. So the port's counters give
 the current load of a VM port. The share that crosses uplinks is the recent bytes in the VM port's
 flow counters divided by the recent bytes in the port counters. Port bytes count only up to the
-reading before the last, because flow counters already include all of these. So rising traffic is
+reading before the last, because flow counters already include all these bytes. So rising traffic is
 not mistaken for traffic that stays on this host.
 """
 
@@ -63,7 +63,7 @@ class UplinkShare:
     def share_of(self, load: Load) -> Load:
         """Return the part of the port's current load that crosses uplinks.
 
-        It is zero until there are `LEAST_READINGS` readings.
+        The result is zero before the `LEAST_READINGS`-th reading.
         """
         if len(self._readings) < LEAST_READINGS:
             return IDLE
