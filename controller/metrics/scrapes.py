@@ -60,7 +60,7 @@ class Server(ThreadingMixIn, WSGIServer):
         defer(self.socket)
 
     def get_request(self) -> tuple[Any, Any]:
-        """Accept a connection. Refuse a closed or silent one without the pause between requests.
+        """Accept a connection. Refuse a closed or silent one, with no pause (`PACE_S`) afterwards.
 
         Raises:
             OSError: the connection is closed, or has not sent anything yet.
