@@ -238,7 +238,7 @@ class Dialers:
         Bridges are not dialled while Open vSwitch's scripts restore flows: the scripts fail if another
         program adds groups. For the same reason, Open vSwitch does not connect to controllers during
         this time. While the database is unreachable, it is unknown whether the scripts are running.
-        Bridges that do not allow our OpenFlow version would close connections, so are not dialled.
+        A bridge that does not allow our OpenFlow version is not dialled: it would disconnect.
 
         Raises:
             Refused: the bridge must not be dialled now, or cannot be reached.

@@ -29,7 +29,7 @@ FLAGS = {
 
 
 class Asked(IntEnum):
-    """The base transaction ID of each kind of statistics request. `numbered` returns what is added."""
+    """The base transaction ID of each kind of statistics request. `numbered` returns the offset."""
 
     FLOWS = 0x6C000001
     GROUPS = 0x6C000002
@@ -47,12 +47,12 @@ NUMBER_SHIFT, NUMBERS = 8, 0x10000
 
 
 def numbered(number: int) -> int:
-    """Return a request's number as the value to add to its base transaction ID (`Asked`)."""
+    """Return the offset of request `number` from its base transaction ID (`Asked`)."""
     return number % NUMBERS << NUMBER_SHIFT
 
 
 def asked_of(xid: int) -> tuple[int, int]:
-    """Return the kind (an `Asked` value if it is ours) and the number of a request, from its ID."""
+    """Return a request's kind (an `Asked` value if the request is ours) and number, from its ID."""
     number = xid >> NUMBER_SHIFT & NUMBERS - 1
     return xid - numbered(number), number
 

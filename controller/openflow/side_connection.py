@@ -61,7 +61,7 @@ L4 = 0
 
 
 class SideConnection:
-    """A connection for a request in one version of OpenFlow. The constructor sends the hello message.
+    """A connection for requests in one OpenFlow version. The constructor sends the hello message.
 
     `version`: the number in headers. `protocol`: the version's name in Open vSwitch. `request`: a
     description of the request for error messages.
@@ -95,7 +95,7 @@ class SideConnection:
     def ask(self, request: int, reply: int) -> bytes:
         """Send a request of type `request`, and return the body of the reply of type `reply`.
 
-        An error that arrives before the reply is raised. It may concern an earlier message.
+        If an OpenFlow error arrives before the reply, even for an earlier message, raise Refused.
         """
         self.send([self.message(request)])
         until_s = time.monotonic() + ANSWER_TIMEOUT_S
