@@ -30,7 +30,7 @@ _RELEASE = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?![0-9])")
 
 
 def refusal(row: BridgeRow, ovn: Ovn | None) -> str | None:
-    """Return why a bridge whose flows ovn-controller writes cannot be attached; None for others."""
+    """Return why a bridge whose flows ovn-controller writes is refused; None for other bridges."""
     if ovn is None or row.name != ovn.bridge:
         return None
     others = [name for name in ovn.mapped if name != row.name]

@@ -105,7 +105,7 @@ LINKS, BEFORE = Told.CONNECTED | Told.FIT, Told.FIT | Told.ATTACH
 
 
 def of_bridge(about: About, told: Told) -> Iterator[Finding]:
-    """Return a bridge's findings that the answers `told` report, in the order to list them."""
+    """Return a bridge's findings that the answers `told` report, in display order."""
     name = about.bridge.config.name
     for part in (
         _without_keys,

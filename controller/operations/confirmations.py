@@ -234,7 +234,7 @@ class Confirmations:
         return there
 
     def abandon_reversals(self) -> list[int]:
-        """Leave rollbacks to the new leader. Return the numbers of requests that wait for one."""
+        """Leave rollbacks to the new leader. Return the numbers of requests for rollbacks."""
         asked = [number for one in self._waiting.values() for number in one.asked]
         for one in self._waiting.values():
             one.step, one.asked = Step.WAIT, []

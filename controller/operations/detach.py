@@ -245,8 +245,8 @@ def removed(row: BridgeRow) -> tuple[Setting, ...]:
     """Return the settings that remove all keys of a bridge, and the service's keys of its ports.
 
     Rules that are stored on the bridge are also removed. Operators' settings of uplinks and VM
-    ports stay for the next attach. The service's keys are removed even if they have not been
-    read yet.
+    ports stay for the next attach. The service's keys are removed even if the service has not
+    read them yet.
     """
     there = {*row.keys, PREFIX + "team", UPLINK_KEYS_COPY}
     settings = [Setting("Bridge", row.name, key, None) for key in sorted(there)]

@@ -52,7 +52,7 @@ def applied(row: BridgeRow, settings: Sequence[Setting]) -> BridgeRow:
 
 
 def written(row: BridgeRow, settings: Sequence[Setting], *more: str) -> list[str]:
-    """Return a line for each group of records with equal changes, then `more`, then any rollback."""
+    """Return a line for each group of records with equal changes, `more`, and any rollback line."""
     # Keyed by table, record and whether the keys are removed.
     changes: dict[tuple[str, str, bool], dict[str, None]] = {}
     last = list[str]()

@@ -51,7 +51,7 @@ Counters = Mapping[str, tuple[int, int]]
 
 
 def measured_for_s(asked: str) -> float:
-    """Return how long to measure loads. `asked`: stats-update-interval, as ovs-vsctl prints it."""
+    """Return how long to measure loads. `asked`: ovs-vsctl's output for stats-update-interval."""
     digits = asked.strip().strip('"')
     is_number = digits.isascii() and digits.isdigit()
     return UPDATES * max(UPDATE_INTERVAL_S, int(digits) / MS_PER_S if is_number else 0.0)
@@ -205,7 +205,7 @@ def _command(port: str, address: str) -> str:
 
 
 def as_text(host: Host, shown: JsonObject) -> str:
-    """Return tables of endpoints and of VMs to be changed, and the commands for these changes."""
+    """Return tables of endpoints and of VMs to reassign, and the commands that reassign VMs."""
     changes = [one for one in shown["vms"] if one["planned_endpoint"] != one["endpoint"]]
     names, count = ", ".join(host.bridges), len(host.vifs)
     what = f"{len(changes)} of {count} VMs should use another tunnel endpoint"

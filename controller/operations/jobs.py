@@ -229,7 +229,7 @@ class Change(Job):
         return []
 
     def give_back(self, bridge: Bridge, now_s: float) -> Commands:
-        """Remove our flows and groups from the switch. A fault in ovs-lbt delays only the removal."""
+        """Remove our flows and groups from the switch. A fault in ovs-lbt only delays the removal."""
         return self.fleet.alone(self.name, lambda: bridge.give_back(now_s), now_s)
 
     def leave(self, now_s: float) -> Commands:
@@ -277,7 +277,7 @@ class Jobs:
 
     @property
     def concerned(self) -> set[str]:
-        """The names of the bridges that a job in progress concerns."""
+        """The names of the bridges that have a job in progress."""
         return {job.name for job in self._by_number.values()}
 
     @property
