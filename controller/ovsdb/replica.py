@@ -47,7 +47,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
     writes from a service that does not lead. This class handles all other messages about locks. Its
     thread calls `changed`, `led` (when this service's role changes) and `challenged` (when a
     standby checks this service). `leads`: None while unknown. `lacking`: the text from
-    `records.lacking` for the current schema; if not empty, the rows are from before its change.
+    `records.lacking` for the current schema; if not empty, the rows are from an earlier schema.
     """
 
     # Attributes of the library's class.
