@@ -89,7 +89,7 @@ def is_live(rates: Rates) -> bool:
 
 
 def hold(bridge: Bridge, until_s: float) -> None:
-    """Treat the last measured loads as current until `until_s`. Until then, no decision differs."""
+    """Treat the last measured loads as current until `until_s`: no decision differs before then."""
     scheduler = bridge.scheduler
     scheduler.last_s = scheduler.remembered_s = scheduler.filling.taken_s = until_s
 
