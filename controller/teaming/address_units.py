@@ -131,7 +131,7 @@ class AddressUnits:
         return [*dropped, unit.name]
 
     def restore(self, installed: Pipeline, config: BridgeConfig) -> None:
-        """Add the addresses in the installed pipeline, with their slots and homes."""
+        """Add the addresses in the installed pipeline, with their slots and home uplinks."""
         taken = {unit.slot for unit in self.by_name.values()}
         for flow in installed.flows.values():
             if flow.table != Table.HASH or tables.cookie_kind(flow.cookie) is not Kind.FROM_ADDRESS:
@@ -244,7 +244,7 @@ def of_team(
     orders: Mapping[str, Sequence[Uplink]],
     homes: Mapping[str, str],
 ) -> Iterator[team.Address]:
-    """Yield the addresses in `orders` as pipeline input. Other addresses use their port's home."""
+    """Yield addresses in `orders` as pipeline input. Other addresses use their port's home uplink."""
     for unit in address_units:
         if (port := config.port_named.get(unit.port)) and (order := orders.get(unit.name)):
             numbers = with_home(order, homes.get(unit.name))

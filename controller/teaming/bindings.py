@@ -92,23 +92,23 @@ class Bindings:
         self._known = {name: made for name, made in self._known.items() if name in present}
 
     def place_anew(self, unit: str) -> None:
-        """Forget a unit's home, so that its policy places it again."""
+        """Forget a unit's home uplink, so that the unit's policy places it again."""
         self.homes.pop(unit, None)
         self._aside.pop(unit, None)
 
     def set_aside(self, stored: Mapping[str, str]) -> None:
-        """Set all homes aside, so that units are placed as if new, until `take_up` is called.
+        """Set all home uplinks aside: units are placed as if new until `take_up` is called.
 
         `stored`: the homes of units that are not in `homes` yet.
         """
         self._aside, self.homes = {**stored, **self.homes}, {}
 
     def take_up(self) -> None:
-        """Restore the homes that were set aside."""
+        """Restore the home uplinks that were set aside."""
         self.homes, self._aside = self._aside, {}
 
     def place(self, unit: str, uplink: str, reason: Reason) -> None:
-        """Make an uplink a unit's home; `rebind` then moves the unit there."""
+        """Make an uplink a unit's home uplink; `rebind` then moves the unit there."""
         self.homes[unit] = uplink
         self._asked[unit] = reason
 
@@ -196,7 +196,7 @@ class Bindings:
         return moves
 
     def returns_s(self) -> float:
-        """Return when VM ports next return to better uplinks; infinity if no VM port waits."""
+        """Return when VM ports next return to better uplinks; infinity if none waits to return."""
         return self._next_return_s if self._returning else float("inf")
 
     def order(self, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:

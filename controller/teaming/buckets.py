@@ -86,7 +86,7 @@ def _idle(bucket: Bucket, uplink: str | None) -> Unit:
 def there(
     config: BridgeConfig, split: Collection[str], uplinks: Sequence[Uplink | UplinkConfig]
 ) -> tuple[Bucket, ...]:
-    """Return the buckets of the policies in use. Their number depends on the active uplinks."""
+    """Return the buckets of policies in use. Their number depends on the number of active uplinks."""
     active = sum(uplink.role is Role.ACTIVE for uplink in uplinks)
     of_policies = [
         _named(policy, PRESETS[policy].spreads_by.buckets(active or len(uplinks)))
@@ -134,13 +134,13 @@ def hashes(
 
 
 def with_home(order: Sequence[Uplink], home: str | None) -> tuple[OfPort, ...]:
-    """Return the ofports of a unit's uplinks. A home that is not first is repeated at the end."""
+    """Return the ofports of a unit's uplinks. A home uplink is repeated at the end unless first."""
     away_from = [uplink for uplink in order[1:] if uplink.name == home]
     return tuple(uplink.ofport for uplink in (*order, *away_from))
 
 
 def home_in(group: GroupSpec | None, config: BridgeConfig) -> str | None:
-    """Return the home in a group that was made from the result of `with_home`; None if it has no uplinks."""
+    """Return the home in a group made from the result of `with_home`; None if the group has no uplinks."""
     uplinks, buckets = config.uplink_at, group.buckets if group else ()
     fields = (a for bucket in buckets for a in bucket.actions if isinstance(a, SetField))
     values = (field.value for field in fields)
@@ -163,7 +163,7 @@ def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, 
 
 
 def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
-    """Yield a bridge's tunnel endpoints, each with its source MACs on uplinks other than its home.
+    """Yield a bridge's tunnel endpoints, each with its source MACs off the home uplink.
 
     These MACs exist even while no traffic is spread, because peers keep the last source address.
     """
@@ -177,7 +177,7 @@ def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
 
 
 def installed(pipeline: Pipeline, config: BridgeConfig) -> dict[str, str]:
-    """Return the home of each bucket, read from the groups on the switch."""
+    """Return the home uplink of each bucket, read from the groups on the switch."""
     found = {}
     for number, policy in enumerate(HASHED):
         for bucket in range(BUCKETS):

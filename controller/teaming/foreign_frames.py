@@ -1,4 +1,4 @@
-"""Detects other hosts' frames that disturb path checks: floods, and frames from the addresses of probes.
+"""Detects other hosts' frames that disturb path checks: floods, and frames with probe addresses.
 
 On each uplink, the switch passes two kinds of frames to the service: frames to the uplink's own addresses,
 and other frames. After a flood of one kind, the switch drops that kind on that uplink until just before the

@@ -197,7 +197,7 @@ class Links:
 
     @property
     def asks_s(self) -> float:
-        """The next time to send a frame that reaches all uplinks; infinity if none needs one."""
+        """The next time to send a frame that reaches all uplinks; infinity if none is needed."""
         waits = any(
             link.failed and link.waits_for_frame and self._usable_from_s(link) <= self._ask_s
             for link in self.by_name.values()
@@ -270,7 +270,7 @@ class Links:
 
     @property
     def delay_ends_s(self) -> float:
-        """When a failback delay or the wait for an LACP state ends next; infinity if none runs."""
+        """When a failback delay or wait for an LACP state ends next; infinity if neither is active."""
         links = self.by_name.values()
         ends = [self._usable_from_s(n) for n in links if n.failed and not n.waits_for_frame]
         known = [link.lacp_known_s for link in links if link.lacp_known_s is not None]

@@ -54,7 +54,7 @@ def vlans_of(port: VmPortConfig, learned: Learned) -> frozenset[int]:
 def paths(config: BridgeConfig, up: Collection[str], learned: Learned) -> tuple[Path, ...]:
     """Return the paths to probe, sorted. `up`: the uplinks whose link is up.
 
-    Paths for short frames come first. Empty if fewer than two uplinks can be probed.
+    Paths for short frames come first. Return no paths if fewer than two uplinks can be probed.
     """
     uplinks = [u for u in config.uplinks if u.role is not Role.UNUSED and u.name in up]
     if len(uplinks) < 2:

@@ -5,8 +5,8 @@ switch returns it directly. This proves that the switch has sent the round, and 
 service. Only proved rounds count, and only once the next round has been proved: probes have then had half
 a second to arrive. So neither a busy switch nor a busy service causes a fault.
 
-A host's answer cannot be matched to one of several queries, so a host gets one query per round. Its short
-query is sent with the probes. Queries with long frames have separate rounds, halfway between.
+A host's answer cannot be matched to one of several queries, so a host gets one query per round.
+Short queries are sent with probes; long ones have separate rounds, midway between rounds of probes.
 
 A switch sends a probe to the port where it last saw the probe's destination as a source. Another host can
 change that port. So after a probe was lost, the next ones are also sent as copies to a group address, which

@@ -131,7 +131,7 @@ def may_split(port: VmPortConfig, on_a_lag: bool) -> bool:
     """Whether a VM port can be split, so that its frames leave on any uplink.
 
     Without a LAG, a VM port with queues cannot be split: queues match its source address, and
-    frames that leave on an uplink other than its home have another source address.
+    frames that do not leave on the home uplink have another source address.
     """
     stays_whole = port.excluded or port.unsplittable or port.one_of_several or port.per_address
     if stays_whole or PRESETS[port.policy].splits_by is None:
