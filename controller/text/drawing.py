@@ -175,7 +175,7 @@ def row(columns: Sequence[Column], spans: Line, given: Sequence[int], look: Look
 
 
 def table(columns: Sequence[Column], rows: Sequence[Line], look: Look, indent: int) -> list[Line]:
-    """Draw a header line and the rows. `indent`: the width that the caller indents each line by."""
+    """Draw a header line and the rows. `indent`: by how many cells the caller indents each line."""
     shown = [
         at
         for at, column in enumerate(columns)

@@ -33,7 +33,7 @@ UNREAD = 128 + signal.SIGPIPE
 
 
 def look() -> Look:
-    """Return how to draw on standard output: if not a terminal, in ASCII and at full width."""
+    """Return the `Look` for standard output; ASCII at full width if it is not a terminal."""
     if not sys.stdout.isatty():
         return Look()
     return Look(shutil.get_terminal_size().columns, unicode=shows_unicode())
