@@ -469,7 +469,7 @@ def serve_and_exit(made: Callable[[], Service], tell: Callable[[str], object]) -
 
 
 def exit_now(status: int) -> None:
-    """Remove the pidfile and the socket, and end the process even if the framework's threads run.
+    """Remove the pidfile and the socket, and end the process even if framework threads still run.
 
     Errors when writing output are ignored: the process must end even if nothing reads its output.
     """
