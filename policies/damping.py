@@ -1,4 +1,4 @@
-"""Limits moves of a unit because of load: by a budget of moves, and a cooldown after each move.
+"""Limits a unit's moves because of load, by a budget of moves and a cooldown after each move.
 
 Upstream switches mistake an address that moves often for a loop: EVPN stops following an address
 after five moves in 180 s (RFC 7432). So a unit is moved because of load only if it has moved fewer

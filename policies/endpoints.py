@@ -1,6 +1,6 @@
 """Assigns VMs to tunnel endpoints by load.
 
-A host with several endpoints sends and receives the tunnels of each VM on one of them. Placing VMs
+A host with several endpoints carries each VM's tunnel traffic on one of them. Placing VMs
 on endpoints is the same problem as placing units on uplinks: the planner of `adaptive` solves it.
 """
 

@@ -14,7 +14,7 @@ from policies.seating import Candidate
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """The homes of units, by unit name. `satisfied`: the rules that these homes satisfy."""
+    """The home uplinks of units, by unit name. `satisfied`: the rules that these homes satisfy."""
 
     by_name: dict[str, str]
     satisfied: frozenset[object]
@@ -23,7 +23,7 @@ class Homes:
 def homes(
     units: Sequence[Unit], uplinks: Sequence[Uplink], satisfied: frozenset[object] = frozenset()
 ) -> Homes:
-    """Return the homes of units: a unit's pin, else its current uplink, else its policy's choice.
+    """Return the home uplink of each unit: its pin, else its current uplink, else its policy's choice.
 
     A home is always an uplink that the unit can use. A unit that can use no uplink has no home. The
     policy can take a bucket from its uplink, so that each uplink has its correct share.

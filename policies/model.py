@@ -119,7 +119,7 @@ class Uplink:
         return room_bps(self.capacity_bps)
 
     def has_room_for(self, units: Iterable[Unit]) -> bool:
-        """Whether the uplink has room for the reservations of `units`, now on other uplinks."""
+        """Whether the uplink has room for the reservations of `units`, none of which is on it yet."""
         more_bps = sum(unit.rules.reserve_bps for unit in units)
         return can_promise(more_bps, self.reserved_bps, self.capacity_bps)
 
@@ -257,7 +257,7 @@ class Snapshot:
 class Move:
     """A change of a unit's binding from `source` to `target`.
 
-    For a split or a merge, `source` and `target` are the unit's home. `shares`: for a split, the
+    For a split or merge, `source` and `target` are the unit's home uplink. `shares`: for a split, the
     share of the unit's sent traffic that each uplink gets.
     """
 
@@ -273,7 +273,7 @@ class Move:
 
     @property
     def is_resplit(self) -> bool:
-        """Whether the move only starts or ends spreading, without a new home for the unit."""
+        """Whether the move only starts or ends spreading, without a new home uplink."""
         return self.reason in (Reason.SPLIT, Reason.MERGE)
 
     def shifts(self, load: Load) -> Iterator[tuple[str, Load]]:

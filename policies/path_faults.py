@@ -42,7 +42,7 @@ class PathFault:
 
     @property
     def found(self) -> str:
-        """The fault, in words."""
+        """The lost frames and the uplinks of the fault, as text."""
         lost = self._lost
         if not self.decided:
             between = ", ".join(self.uplinks)

@@ -1,4 +1,4 @@
-"""Represents a placement problem as numbers, and a placement whose cost each change updates."""
+"""Represents placement problems as numbers, and placements whose cost is updated at each move."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether uplink loads alone rule out moves. If each of several loads does, so does their mean."""
+    """Whether uplink loads alone rule out moves. If several sets of loads do, so does their mean."""
     ratios = [_sent_ratio(uplink) for uplink in failover.in_service(snapshot.uplinks)]
     return len(ratios) < 2 or max(ratios) - min(ratios) < LEAST_DIFFERENCE_RATIO
 

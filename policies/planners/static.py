@@ -29,7 +29,7 @@ def first_in_order(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str
 
 
 def by_capacity(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
-    """Return the home of every unit; as few units as possible leave their uplink (`Unit.uplink`).
+    """Return each unit's home uplink; as few units as possible leave their uplink (`Unit.uplink`).
 
     Quotas are exact to one unit (Hamilton's method of largest remainders). If an uplink leaves the
     team, only its own units get new homes. An uplink that joins gets units from uplinks that have

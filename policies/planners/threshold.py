@@ -75,7 +75,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether uplink loads alone rule out moves. If each of several loads does, so does their mean."""
+    """Whether uplink loads alone rule out moves. If several sets of loads do, so does their mean."""
     return not any(_is_saturated(uplink, snapshot) for uplink in snapshot.uplinks)
 
 
