@@ -160,17 +160,12 @@ def widths(columns: Sequence[Column], rows: Iterable[Line], look: Look, indent: 
 def row(columns: Sequence[Column], spans: Line, given: Sequence[int], look: Look) -> Line:
     """Draw a row in columns with the widths `given`."""
     drawn: list[Span] = []
-    for at, (column, span, width) in enumerate(zip(columns, spans, given, strict=True)):
-        text = shortened(span.text, width, look.more)
-        blank = " " * (width - width_of(text))
-        if at:
-            drawn.append(Span(GAP))
-        if column.right:
-            drawn += [Span(blank), span._replace(text=text)]
-        elif at + 1 < len(columns):
-            drawn += [span._replace(text=text), Span(blank)]
-        else:
-            drawn.append(span._replace(text=text))
+    for column, span, width in zip(columns, spans, given, strict=True):
+        cell = span._replace(text=shortened(span.text, width, look.more))
+        blank = Span(" " * (width - width_of(cell.text)))
+        drawn += [blank, cell, Span(GAP)] if column.right else [cell, blank, Span(GAP)]
+    # No blanks follow the last cell.
+    del drawn[-1 if columns[-1].right else -2 :]
     return tuple(span for span in drawn if span.text)
 
 

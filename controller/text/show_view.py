@@ -245,14 +245,22 @@ def uplink_rows(bridges: Sequence[JsonObject], look: Look, indent: int = 0) -> l
         columns, given = columns[:at] + columns[at + 1 :], given[:at] + given[at + 1 :]
         rows = [one[:at] + one[at + 1 :] for one in rows]
         cells = _cells(given, look, indent)
+    last = len(columns) - 1
+
+    def drawn(spans: Line, sending: Line, receiving: Line) -> Line:
+        """Draw a row, and append a bar to each of the last two columns."""
+        sent = row(columns[:last], spans[:last], given[:last], look)
+        received = row(columns[last:], spans[last:], given[last:], look)
+        return (*sent, Span(GAP), *sending, Span(GAP), *received, Span(GAP), *receiving)
+
     heads = tuple(Span(column.head, Style.HEAD) for column in columns)
     load = f"{'LOAD':<{cells + BAR_ENDS + PERCENT_WIDTH}}" if cells >= FEWEST_CELLS else "LOAD"
     over = (Span(load, Style.HEAD),)
-    drawn = [_with_bars(columns, heads, given, (over, over), look)]
+    shown = [drawn(heads, over, over)]
     for spans, (bridge, uplink) in zip(rows, of, strict=True):
-        bars = _bars(bridge, uplink, cells, look)
-        drawn.append(_with_bars(columns, spans, given, bars, look))
-    return drawn
+        bars = (_bar(bridge, uplink, rate, cells, look) for rate in ("tx_bps", "rx_bps"))
+        shown.append(drawn(spans, *bars))
+    return shown
 
 
 def _cells(given: Sequence[int], look: Look, indent: int) -> int:
@@ -280,33 +288,11 @@ def _uplink(bridge: JsonObject, uplink: JsonObject, several: bool) -> Line:
     )
 
 
-def _bars(bridge: JsonObject, uplink: JsonObject, cells: int, look: Look) -> tuple[Line, Line]:
+def _bar(bridge: JsonObject, uplink: JsonObject, rate: str, cells: int, look: Look) -> Line:
     limit_ratio = bridge.get("threshold_ratio", USUAL_THRESHOLD_RATIO)
-    capacity_bps = uplink["capacity_bps"]
-    drawn: list[Line] = []
-    for rate_bps in (uplink["tx_bps"], uplink["rx_bps"]):
-        ratio = rate_bps / capacity_bps if capacity_bps else 0.0
-        percent = Span(f"{min(ratio, 9.99):>{PERCENT_WIDTH}.0%}", severity(ratio, limit_ratio))
-        drawn.append(
-            (*bar(ratio, limit_ratio, cells, look), percent)
-            if cells >= FEWEST_CELLS
-            else (percent,)
-        )
-    return drawn[0], drawn[1]
-
-
-def _with_bars(
-    columns: Sequence[Column],
-    spans: Line,
-    given: Sequence[int],
-    bars: tuple[Line, Line],
-    look: Look,
-) -> Line:
-    """Draw a row, and append a bar to each of the last two columns."""
-    last = len(columns) - 1
-    sent = row(columns[:last], spans[:last], given[:last], look)
-    received = row(columns[last:], spans[last:], given[last:], look)
-    return (*sent, Span(GAP), *bars[0], Span(GAP), *received, Span(GAP), *bars[1])
+    ratio = uplink[rate] / uplink["capacity_bps"] if uplink["capacity_bps"] else 0.0
+    percent = Span(f"{min(ratio, 9.99):>{PERCENT_WIDTH}.0%}", severity(ratio, limit_ratio))
+    return (*(bar(ratio, limit_ratio, cells, look) if cells >= FEWEST_CELLS else ()), percent)
 
 
 # ---- ports -----------------------------------------------------------------------------

@@ -224,9 +224,8 @@ def _drain(state: State) -> State:
         return replace(state, message=Message("no bridge has uplinks", bad=True))
     rows = state.rows
     own = rows[state.at].port["uplink"] if rows and state.selected else None
-    return replace(
-        state, mode=Choosing("drain", uplinks, uplinks.index(own) if own in uplinks else 0)
-    )
+    at = uplinks.index(own) if own in uplinks else 0
+    return replace(state, mode=Choosing("drain", uplinks, at))
 
 
 def _choose(state: State, mode: Choosing, key: str) -> State:
