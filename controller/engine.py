@@ -229,7 +229,8 @@ class Engine:
         leader = one_line(self.fleet.database.leader or "another service")
         as_json = "--json" in request.words
         if request.words[0] == "show" and len(request.words) - as_json == 1:
-            text = answers.standing_by(leader, as_json, self.fleet.recent_faults(now_s))
+            faults = self.fleet.recent_faults(now_s)
+            text = answers.shown((), as_json, faults, standby=True, leader=leader)
             return engine_commands.Reply(request.request_id, text)
         text = f"this service is on standby; ask the service that leads: {leader}"
         return engine_commands.Reply(request.request_id, text, refused=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from controller.api.engine_commands import Setting
@@ -19,37 +19,20 @@ from controller.text.wording import shortened
 
 
 def shown(
-    statuses: Sequence[BridgeStatus],
-    json_wanted: bool,
-    faults: Sequence[Faulted] = (),
-    waiting: Sequence[Mapping[str, Any]] = (),
+    statuses: Sequence[BridgeStatus], json_wanted: bool, faults: Sequence[Faulted], **more: Any
 ) -> str:
     """Return the answer to `show`: JSON, or a block for each bridge with its uplinks and VM ports.
 
-    `waiting`: the unconfirmed changes, as JSON objects.
+    `more`: other fields, for example `unconfirmed`. An empty value is omitted.
     """
-    wait = {"unconfirmed": list(waiting)} if waiting else {}
-    return _written({"bridges": [*map(as_json, statuses)], **wait, **_faults(faults)}, json_wanted)
-
-
-def standing_by(leader: str, json_wanted: bool, faults: Sequence[Faulted] = ()) -> str:
-    """Return the answer to `show` of a service that is on standby and manages no bridges."""
-    shown = {"bridges": [], "standby": True, "leader": leader, **_faults(faults)}
-    return _written(shown, json_wanted)
-
-
-def _written(shown: Mapping[str, Any], json_wanted: bool) -> str:
-    if json_wanted:
-        return json.dumps(shown, indent=2)
-    lines = show_view.lines(shown, drawing.Look())
-    return "\n".join(drawing.plain(line).rstrip() for line in lines)
-
-
-def _faults(faults: Sequence[Faulted]) -> dict[str, Any]:
-    listed = [
+    more["faults"] = [
         {"part": f.part, "count": f.count, "last_at": f.at_s, "found": f.text} for f in faults
     ]
-    return {"faults": listed} if listed else {}
+    answer = {"bridges": [*map(as_json, statuses)]} | {k: more[k] for k in more if more[k]}
+    if json_wanted:
+        return json.dumps(answer, indent=2)
+    lines = show_view.lines(answer, drawing.Look())
+    return "\n".join(drawing.plain(line).rstrip() for line in lines)
 
 
 # ---- results of requests ---------------------------------------------------------------

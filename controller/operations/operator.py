@@ -85,7 +85,8 @@ def _show(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
     statuses = fleet.status(*names)
     rows = {name: row for name, row in fleet.rows.items() if not names or name in names}
     waiting = unconfirmed.as_json(rows, fleet.epoch_s + now_s)
-    text = answers.shown(statuses, asked.as_json, fleet.recent_faults(now_s), waiting)
+    faults = fleet.recent_faults(now_s)
+    text = answers.shown(statuses, asked.as_json, faults, unconfirmed=waiting)
     return [Reply(request_id, text)]
 
 
@@ -205,7 +206,7 @@ def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setti
             settings += named.removed_rule(row, port, key)
             continue
         if key == "pin":
-            _pinnable(bridge, port, rule)
+            _pinnable(bridge, named.carrier(bridge, port, rule))
         settings += named.kept_rule(row, port, key, rule)
     _refuse_what_is_bad_together(operator, bridge, settings)
     return bridge.config.name, Record.VM_PORT, settings
@@ -226,7 +227,7 @@ def _rules_elsewhere(bridge: Bridge, name: str, words: Sequence[str]) -> list[Se
     """Return the settings that write rules for a VM on another host; `KEY=` removes a rule."""
     found = changes(words, named.rule_keys_at(bridge))
     if (pin := found.get("pin")) is not None:
-        _active(bridge, named.uplink(bridge, pin))
+        _pinnable(bridge, named.uplink(bridge, pin))
     at = bridge.config.name
     return [named.rule_on_bridge(at, name.lower(), key, value) for key, value in found.items()]
 
@@ -278,20 +279,15 @@ def _pin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Doi
     if _elsewhere(operator, name) is not None:
         return _set(operator, request_id, Asked(("interface", name), (f"pin={target}",)), now_s)
     bridge, port, row = _ruled(operator, name)
-    _pinnable(bridge, port, target)
+    _pinnable(bridge, named.carrier(bridge, port, target))
     done = answers.pinned(bridge, port, target, now_s)
     return operator.jobs.store(
         request_id, row.name, named.kept_rule(row, port, "pin", target), done
     )
 
 
-def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
+def _pinnable(bridge: Bridge, uplink: UplinkConfig) -> None:
     """Refuse a pin that would have no effect because the uplink's role takes precedence."""
-    _active(bridge, named.carrier(bridge, port, target))
-
-
-def _active(bridge: Bridge, uplink: UplinkConfig) -> None:
-    """Refuse an uplink whose role is not active."""
     if uplink.role is not Role.ACTIVE:
         active = one_of(sorted(u.name for u in bridge.config.uplinks if u.role is Role.ACTIVE))
         found = f"uplink {uplink.name} is {uplink.role.value}"

@@ -70,8 +70,8 @@ def shown() -> Iterator[Any]:
     row = with_ids(host(), unconfirmed=unconfirmed.as_text(change))
     waiting = unconfirmed.as_json({"br0": row}, 0.0)
     faults = [Faulted("engine", "an error", 1.0, 1)]
-    yield json.loads(of_show.shown([BRIDGE], True, faults, waiting))
-    yield json.loads(of_show.standing_by("ovs-lbt@other", True))
+    yield json.loads(of_show.shown([BRIDGE], True, faults, unconfirmed=waiting))
+    yield json.loads(of_show.shown([], True, [], standby=True, leader="ovs-lbt@other"))
 
 
 def checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
