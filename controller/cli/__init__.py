@@ -47,7 +47,8 @@ def _main(given: Sequence[str] | None) -> int:
         print(completion.answer(asked[1:] or [""]))
         return 0
     parser = arguments.parser()
-    if (bad := next((word for word in asked if not arguments.is_text(word)), None)) is not None:
+    # Python represents bytes that are not UTF-8 as lone surrogates, which cannot be encoded.
+    for bad in (word for word in asked if word.encode(errors="ignore").decode() != word):
         parser.error(f"{bad!a} is invalid; expected text in UTF-8")
     options = arguments.parsed(parser, asked)
     named = options.name if options.command == "run" else None

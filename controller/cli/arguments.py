@@ -125,15 +125,6 @@ def check_keys(parser: argparse.ArgumentParser, table: str, settings: Sequence[s
         parser.error(str(why))
 
 
-def is_text(word: str) -> bool:
-    """Whether an argument is valid UTF-8. Python represents other bytes as lone surrogates."""
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _add_target(parser: argparse.ArgumentParser, **settings: Any) -> None:
     names = ("-t", "--target")
     kind = _converted(service_name)

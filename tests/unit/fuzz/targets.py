@@ -631,7 +631,7 @@ def _command_line(given: list[str]) -> None:
 def _used(given: list[str]) -> int:
     if given[0] == "replay":
         return replay_command.main(["/nonexistent.csv", "--policy", "load-based", *given[1:]])
-    options = PARSER.parse_args([word for word in given if arguments.is_text(word)])
+    options = PARSER.parse_args([word.encode(errors="ignore").decode() for word in given])
     options.service = arguments.service_asked(PARSER, options.service)
     if options.command == "set":
         arguments.check_keys(PARSER, options.table, options.settings)
