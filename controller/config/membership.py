@@ -170,22 +170,13 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Found
     wrong = list(_absent(row, named, known))
     unmarked = [n for n in named if n in by_name and not _has(by_name[n], ("role",))]
     vms = {name: what for name in unmarked if (what := _of_a_vm(row, by_name[name]))}
-    wrong += [
-        (f"{name} {what}", f"if it is an uplink: {IS_UPLINK.format(quoted(name))}")
-        for name, what in vms.items()
-    ]
-    left = [
-        name
-        for name in known.uplinks
-        if name in by_name and name not in named and not _has(by_name[name], VM_RULE_KEYS)
-    ]
-    wrong += [
-        (
-            f"{name}, an uplink until now, is missing from the uplinks",
-            f"add {name} and set role=unused; or remove it: ovs-vsctl {_del_port(row, name)}",
-        )
-        for name in left
-    ]
+    for name, what in vms.items():
+        wrong.append((f"{name} {what}", f"if it is an uplink: {IS_UPLINK.format(quoted(name))}"))
+    omitted = (n for n in known.uplinks if n in by_name and n not in named)
+    left = [name for name in omitted if not _has(by_name[name], VM_RULE_KEYS)]
+    for name in left:
+        remedy = f"add {name} and set role=unused; or remove it: ovs-vsctl {_del_port(row, name)}"
+        wrong.append((f"{name}, an uplink until now, is missing from the uplinks", remedy))
     if bonded := sorted(members_of_bonds(row).intersection(named)):
         remedy = "name the members of one bond, or only ports outside bonds"
         wrong.append((f"the list contains bond members: {', '.join(bonded)}", remedy))
@@ -322,11 +313,8 @@ def _replacing(
     """Return the command that replaces absent uplinks. `places`: new interface -> absent uplink."""
     if bond is not None:
         steps = [_into(row, bond, name) for name in places]
-        steps += [
-            f"del-bond-iface {quoted(bond.name)} {quoted(old)}"
-            for old in places.values()
-            if old in _names(bond)
-        ]
+        old_members = (quoted(old) for old in places.values() if old in _names(bond))
+        steps += [f"del-bond-iface {quoted(bond.name)} {old}" for old in old_members]
     else:
         steps = [_del_port(row, old) for old in places.values() if old in _present(row)]
     if bond is None or PREFIX + "uplinks" in row.external_ids:
