@@ -230,13 +230,10 @@ def attach(
         change = f"ovs-lbt set bridge {quoted(name)} {wanted}"
         raise Refused(f"bridge {name} is already attached; to change it: {change}")
     jobs.refuse_in_hand(name)
-    for why in (
-        advice.release_refusal(fleet.database.ovs_version),
-        controllers.refusal(row),
-        advice.refusal(row, fleet.database.ovn),
-    ):
-        if why is not None:
-            raise Refused(why)
+    version, ovn = fleet.database.ovs_version, fleet.database.ovn
+    whys = advice.release_refusal(version), controllers.refusal(row), advice.refusal(row, ovn)
+    for why in filter(None, whys):
+        raise Refused(why)
     if PREFIX + HASH not in row.external_ids and reverts is None:
         values = {**values, HASH: HASH_AT_ATTACH}
     config = attachable(row, values, as_before=reverts is not None)
@@ -302,9 +299,8 @@ def attachable(
             found = f"{len(bonds_of(row))} bonds ({bonds})"
             remedy = "keep one; a bond to another network needs its own bridge"
         raise Refused(f"bridge {row.name} has {found}; {remedy}")
-    changed = {PREFIX + key: value for key, value in values.items()}
-    ids = {key: value for key, value in row.external_ids.items() if key not in changed}
-    ids |= {key: value for key, value in changed.items() if value is not None}
+    after = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
+    ids = {key: value for key, value in after.items() if value is not None}
     if not row.attached:
         ids[PREFIX + "team"] = "//"  # a team from an earlier attach is not in force
     # Without a bond, attach sets fail mode secure.

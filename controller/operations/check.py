@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any
 
+from controller.api.history import fields
 from controller.api.status import BridgeStatus
 from controller.bridge import inspection
 from controller.bridge.bridge import Bridge
@@ -66,13 +67,8 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding as documented in docs/reference/json.md."""
-        return {
-            "bridge": self.bridge,
-            "severity": self.severity,
-            "check": self.check,
-            "text": self.text,
-            **({"runbook": self.runbook} if self.runbook else {}),
-        }
+        shown = fields(self, "bridge", "severity", "check", "text")
+        return shown | ({"runbook": self.runbook} if self.runbook else {})
 
 
 class Told(Flag):

@@ -142,16 +142,9 @@ def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> 
 
     def load(names: Iterable[str], from_network: bool = False) -> Load:
         """Return the VM traffic through these ports. `from_network`: the ports are tunnels, not VM ports."""
-        received, sent = (
-            sum(
-                max(0, after[name][at] - before[name][at])
-                for name in names
-                if name in before and name in after
-            )
-            * BITS_PER_BYTE
-            / measured_s
-            for at in (0, 1)
-        )
+        known = [(before[name], after[name]) for name in names if name in before and name in after]
+        grown = (sum(max(0, then[at] - now[at]) for now, then in known) for at in (0, 1))
+        received, sent = (count * BITS_PER_BYTE / measured_s for count in grown)
         return Load(sent, received) if from_network else Load(received, sent)
 
     loads = {vif.port: load([vif.port]) for vif in host.vifs}
@@ -218,16 +211,11 @@ def as_text(host: Host, shown: JsonObject) -> str:
     ]
     lines += table_text(ENDPOINTS, rows, Look())
     if changes:
-        rows = [
-            (
-                one["port"],
-                "-" if one["vm"] == one["port"] else one["vm"],
-                one["endpoint"] or "-",
-                one["planned_endpoint"],
-                *_mbps(one),
-            )
-            for one in changes
-        ]
+        rows = []
+        for one in changes:
+            vm = "-" if one["vm"] == one["port"] else one["vm"]
+            way = one["endpoint"] or "-", one["planned_endpoint"]
+            rows.append((one["port"], vm, *way, *_mbps(one)))
         lines += ["", *table_text(CHANGES, rows, Look()), ""]
         lines += [f"  {one}" for one in shown["commands"] or [NOT_OVN.format(names)]]
         owner = "OVN's operator" if host.is_ovn else f"the program that writes the flows on {names}"
