@@ -160,9 +160,9 @@ def _back(host: Host, say: Callable[[str], None]) -> None:
             words = ("--", "--id=@i", "create", "interface", f"name={bond.name}")
             _vsctl(*words, "--", "set", "port", bond.name, "interfaces=@i", *_as_before(bond))
         _announce(bond.name, [*host.announcements, *_learned(bridge, bond.name)])
-    elif host.cut or not _is_on(bond.name, host):
-        _cut(bridge, bond.name, host)
-    if not host.bond.is_port:
+    else:
+        if host.cut or not _is_on(bond.name, host):
+            _cut(bridge, bond.name, host)
         _announce(bond.name, host.announcements)
         _drop_port(host)
     _to_linux(last, host, say)
@@ -277,9 +277,7 @@ def _wait_for_links(members: Sequence[str], bond: LinuxBond) -> None:
     if bond.mode == linux_bond.LACP:
         # Without an LACP partner, the bond falls back, and carries traffic as well.
         with contextlib.suppress(Refused):
-            _wait(
-                lambda: all(map(_heard, members)), "the bond has no LACP partner", LACP_PATIENCE_S
-            )
+            _wait(partial(_heard, members), "the bond has no LACP partner", LACP_PATIENCE_S)
 
 
 def _linked(member: str) -> bool:
@@ -288,8 +286,8 @@ def _linked(member: str) -> bool:
     return ofport.isdigit() and state == "up"
 
 
-def _heard(member: str) -> bool:
-    return _vsctl("get", "interface", member, "lacp_current").strip() == "true"
+def _heard(members: Sequence[str]) -> bool:
+    return all("true" in _vsctl("get", "interface", m, "lacp_current") for m in members)
 
 
 def _has_carrier(device: str) -> bool:

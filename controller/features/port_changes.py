@@ -17,7 +17,10 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
     def heard(self, event: PortChanged | PortRemoved, now_s: float) -> list[Command]:
         if isinstance(event, PortChanged):
             return self._change_port(event.port, now_s)
-        return self._remove_port(event.ofport, now_s)
+        self.bridge.links.remove(event.ofport, now_s)
+        self.bridge.no_flood.gone(event.ofport)
+        self.bridge.loads.remove(event.ofport)
+        return self.bridge.reconcile(now_s)
 
     def _change_port(self, port: PortState, now_s: float) -> list[Command]:
         """Handle a new port, or a change of a port's link."""
@@ -48,13 +51,6 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
     def _is_uplink(self, port: PortState) -> bool:
         names = {uplink.name[:PORT_NAME_CHARACTERS] for uplink in self.config.uplinks}
         return port.name in names or port.ofport in self.config.uplink_at
-
-    def _remove_port(self, ofport: int, now_s: float) -> list[Command]:
-        """Handle the removal of a port."""
-        self.bridge.links.remove(ofport, now_s)
-        self.bridge.no_flood.gone(ofport)
-        self.bridge.loads.remove(ofport)
-        return self.bridge.reconcile(now_s)
 
     def record(self, now_s: float) -> list[Command]:
         """Record the uplinks whose links went up or down."""

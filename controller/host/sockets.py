@@ -276,10 +276,8 @@ class TlsFiles:
             if not os.access(name, os.R_OK):
                 raise ValueError(f"{option}: {name} does not exist or is not readable")
         try:
-            options, expected = (
-                "--certificate and --private-key",
-                "a certificate and its private key",
-            )
+            options = "--certificate and --private-key"
+            expected = "a certificate and its private key"
             context.load_cert_chain(self.certificate, self.private_key)
             options, expected = self.ca_option, "CA certificates"
             context.load_verify_locations(self.ca_cert)
