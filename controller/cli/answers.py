@@ -68,8 +68,9 @@ def check(words: Sequence[str], json_wanted: bool) -> int:
         answer = json.loads(client.request("check", [*words, "--json"]))
     except Refused as why:
         if json_wanted:
-            kind = "unanswered" if isinstance(why, client.Unanswered) else "refused"
-            found = Finding(ERROR, kind, str(why))
+            found = Finding(ERROR, "refused", str(why))
+            if isinstance(why, client.Unanswered):
+                found = Finding(ERROR, "unanswered", str(why))
             answer = {"well": False, "bridges": [], "findings": [found.as_json()]}
             print(json.dumps(answer, indent=2))
         return failed(str(why), UNKNOWN)
