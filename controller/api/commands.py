@@ -40,10 +40,10 @@ def _valid(kind: Kind) -> Callable[[str], str]:
 
 
 def service_name(text: str) -> str:
-    """Return `text` if it is a valid name of a service.
+    """Return `text` if it is a valid service name.
 
     Raises:
-        ValueError: `text` is not a valid name of a service.
+        ValueError: `text` is not a valid service name.
     """
     if re.fullmatch(rf"{SERVICE}[A-Za-z0-9._-]{{0,20}}", text):
         return text

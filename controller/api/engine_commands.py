@@ -53,7 +53,7 @@ class ReadStats(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ReadInbound(BridgeCommand):
-    """Request counters of traffic from uplinks to the VM port in `ofports`; if several, to every VM port."""
+    """Request counters of traffic from uplinks to VM ports: to all, unless `ofports` has only one item."""
 
     ofports: tuple[int, ...]
 
@@ -142,9 +142,9 @@ class AddSelectGroup(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Shape(BridgeCommand):
-    """Set the queues of devices; None removes our queues of a device. The answer is a `Shaped`.
+    """Set the queues on devices; None removes our queues from a device. The answer is a `Shaped`.
 
-    `replaces`: the devices on which another program's qdisc may also be replaced.
+    `replaces`: the devices on which another program's qdisc is replaced as well.
     """
 
     wanted: tuple[tuple[str, Shaper | None], ...]
@@ -226,7 +226,7 @@ class Report(Command):
 
 @dataclass(frozen=True, slots=True)
 class ReportFailure(Command):
-    """Report an internal error in handling bridge or request `of`. `again`: it was logged before."""
+    """Report an internal error while handling bridge or request `of`. `again`: it is already in the log."""
 
     of: str
     error: Exception
@@ -242,7 +242,7 @@ class Record(Command):
 
 @dataclass(frozen=True, slots=True)
 class Observe(BridgeCommand):
-    """Add a duration to the histogram `histogram` in controller/metrics/exporter.py."""
+    """Add a duration in seconds to the histogram `histogram` in controller/metrics/exporter.py."""
 
     histogram: str
     seconds: float

@@ -280,7 +280,7 @@ def _utilizations(of: Mapping[str, Utilization]) -> dict[str, dict[str, float]]:
 
 
 def fields(record: object, *names: str) -> dict[str, Any]:
-    """Return the fields `names` of a record, with values for JSON."""
+    """Return the fields `names` of a record, with values that JSON can represent."""
     return {name: _plain(getattr(record, name)) for name in names}
 
 

@@ -82,7 +82,7 @@ class Command:
 
     @property
     def changes(self) -> bool:
-        """Whether the command changes a bridge, so that it has a dry run."""
+        """Whether the command changes a bridge, and therefore has a dry run."""
         return self.name == "rescue" or (self.requested and not self.reads)
 
     @property
@@ -104,7 +104,7 @@ class Command:
         return [example.split("  # ") for example in self.examples]
 
     def examples_text(self) -> str:
-        """Return the examples, under a title; empty if there are none."""
+        """Return the examples as text with a title; empty if there are none."""
         lines = []
         for typed, does in self.example_pairs():
             first = f"  {typed}"
@@ -135,7 +135,7 @@ class Asked:
 
     @property
     def confirm_s(self) -> float | None:
-        """The time after which the change is rolled back unless confirmed; None: no rollback."""
+        """The time in seconds after which an unconfirmed change is rolled back; None: no rollback."""
         text = self.options.get("--rollback-after")
         return None if text is None else float(text)
 
