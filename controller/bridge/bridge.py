@@ -244,7 +244,7 @@ class Bridge:
     # ---- requests of operators ---------------------------------------------------------------
 
     def inspect(self) -> Commands:
-        """Read the switch for a request, and suspend the policies' decisions for the bridge."""
+        """Read the switch's state for a request, and suspend the policies' decisions for the bridge."""
         self.turn(Turn.INSPECT)
         assert self.phase.changes_nothing, "a request inspects the bridge first"
         self.interrupted = False
@@ -271,7 +271,7 @@ class Bridge:
         return [*read, *self.reconcile(now_s)]
 
     def move(self, unit: str, target: str, reply: engine_commands.Reply, now_s: float) -> Commands:
-        """Make `target` the home of VM port `unit`, and send `reply` when the switch has made the change.
+        """Make `target` the home uplink of VM port `unit`, and send `reply` once the switch is updated.
 
         Addresses behind the VM port that are separate units move as well, except silent addresses,
         which cannot be announced.
@@ -432,7 +432,7 @@ class Bridge:
     # ---- the steps ---------------------------------------------------------------------------
 
     def reconcile(self, now_s: float) -> Commands:
-        """Update bindings to match homes and links, and the switch to match bindings.
+        """Update bindings to match home uplinks and links, and the switch to match bindings.
 
         The same steps follow every event, and are repeated after a bundle without changes, which
         completes immediately. This method schedules announcements; `tick` sends them.

@@ -56,7 +56,7 @@ MOST_TOLD = 8
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Repeated internal errors in a bridge: the errors, and when to handle the bridge again.
+    """Repeated internal errors while a bridge is handled, and when to handle the bridge again.
 
     `texts`: the logged errors, the newest last. `count`: how often the bridge was handled again.
     `until_s`: when the bridge is handled again, in seconds of engine time. `holds`: whether all timers,
@@ -244,7 +244,7 @@ class Fleet:
         return self.follow_database(set(), now_s)
 
     def expire(self, in_hand: set[str], now_s: float) -> Commands:
-        """Stop managing bridges whose keys were lost and have not returned in time."""
+        """Stop managing bridges whose lost keys were not written again in time."""
         due = now_s >= self.lost_keys.expires_s()
         return self.follow_database(in_hand, now_s) if due else []
 
@@ -323,7 +323,7 @@ class Fleet:
         return [bridge for bridge in bridges if bridge.phase.is_attached]
 
     def status(self, *names: str) -> tuple[BridgeStatus, ...]:
-        """Return the status of attached bridges: those in `names`, or without names, all."""
+        """Return the status of the attached bridges in `names`, or of all if no name is given."""
         wanted = [b for b in self.serving if not names or b.config.name in names]
         return tuple(filter(None, map(self._status, wanted)))
 

@@ -88,7 +88,7 @@ class Handover(Feature[ForwardingRead]):
     def introduce(self) -> None:
         """Prepare the frames from which NORMAL learns the VMs' ports after it has taken over a bond.
 
-        The frames do not leave the bridge. A later attach gets addresses from NORMAL, even of silent VMs.
+        The frames do not leave the bridge. A later attach gets even silent VMs' addresses from NORMAL.
         """
         if not self.config.on_bond:
             return

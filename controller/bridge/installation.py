@@ -59,7 +59,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle that was sent but not answered yet. `waiting`: the replies to send after the answer."""
+    """A bundle that has been sent but not answered. `waiting`: the replies to send after the answer."""
 
     bundle_id: int
     step: Step
@@ -101,7 +101,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
     def expect(self, moves: Iterable[Move]) -> None:
         """Add moves to the next bundle.
 
-        Many moves are combined by unit, because links may change often while the switch does not answer.
+        If there are many moves, they are combined by unit. Links may change often before the switch answers.
         """
         self.expected += moves
         if len(self.expected) > MOST_EXPECTED:
@@ -223,7 +223,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return Step(changes, installs, moves=opening is None, final=installs == desired)
 
     def install(self, now_s: float) -> tuple[list[Command], bool]:
-        """Return the commands that install the desired pipeline, and whether a bundle without changes ended."""
+        """Return the commands that install the desired pipeline, and whether an empty bundle completed."""
         assert not self.bridge.phase.changes_nothing, "an inspected bridge is not changed"
         if not self._may_install(now_s):
             return [], False
@@ -312,7 +312,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return [*commands, *placing.remembered({move.unit for move in moves})]
 
     def logged(self, moves: Iterable[Move], more: str = "") -> list[Command]:
-        """Return log lines of moves. Buckets with the same source and target share one line."""
+        """Return log lines for moves. Buckets with the same source and target share one line."""
         name, because = self.config.name, self.bridge.decision_log.because
         return [
             Report("info", f"{name}: {move.way} ({because or move.reason}){more}")

@@ -117,7 +117,7 @@ class Placing(Feature[Never]):
 
     @property
     def kept_off(self) -> KeptOff:
-        """By unit, the uplinks that lose frames in the unit's VLANs or long frames, as path checks show."""
+        """For each unit, the uplinks that, by path checks, lose long frames or frames in the unit's VLANs."""
         if not self.bridge.paths.since_s:
             return NOTHING
         learned, units = self.bridge.addresses.by_port, self.bridge.address_units.by_name.values()
@@ -146,7 +146,7 @@ class Placing(Feature[Never]):
     # ---- another configuration ---------------------------------------------------------
 
     def place_anew(self, old: BridgeConfig) -> None:
-        """Forget units that no longer exist, and homes that must be chosen again for a new policy or team.
+        """Forget units that no longer exist, and home uplinks to be chosen again for a new policy or team.
 
         If the new policy keeps bindings, VM ports stay on their uplinks. `old`: the old configuration.
         """
@@ -244,7 +244,7 @@ class Placing(Feature[Never]):
         return commands
 
     def carry_out(self, moves: Iterable[Move], now_s: float) -> None:
-        """Set homes to the targets of moves, and split and merge VM ports. Call `reconcile` afterwards."""
+        """Set home uplinks to the targets of moves; split and merge VM ports. Call `reconcile` afterwards."""
         moves = list(moves)
         for move in moves:
             if not move.is_resplit:
@@ -290,7 +290,7 @@ class Placing(Feature[Never]):
         return min(self.planned.returns_s(), self.on_switch.returns_s())
 
     def remembered(self, moved: Collection[str] = ()) -> list[Command]:
-        """Write bindings and the team to the database, so that a restart of the service keeps them.
+        """Write bindings and the team to the database, so that they survive a restart of the service.
 
         For policies with a move budget, also write the times of moves. `moved`: units that have moved.
         """
@@ -315,7 +315,7 @@ class Placing(Feature[Never]):
         return (counted.rates if self.bridge.on_normal else counted.flows).known_s()
 
     def following(self, config: BridgeConfig, now_s: float) -> tuple[Moved, ...]:
-        """Return the moves that would follow immediately from `config`; in observe mode, none."""
+        """Return the moves that `config` would cause immediately; in observe mode, none."""
         if self.config.observes or config.observes:
             return ()
         config = config.in_force(self.bridge.links.lacp_known(config.uplinks))
