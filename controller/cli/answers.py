@@ -39,7 +39,7 @@ def tell(answered: str) -> None:
 
 
 def failed(why: str, status: int = 1) -> int:
-    """Print an error, and return the exit status."""
+    """Print an error, and return `status` as the exit status."""
     print(f"ovs-lbt: {why}", file=sys.stderr)
     return status
 
@@ -58,7 +58,7 @@ def show(bridge: str | None) -> int:
 
 
 def check(words: Sequence[str], json_wanted: bool) -> int:
-    """Print what the service and checks on this host have found, and return the exit status."""
+    """Print the findings of the service and of checks on this host, and return the exit status."""
     import ovs.dirs
 
     from controller.operations.check import ERROR, Finding, lines, problems

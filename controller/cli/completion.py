@@ -83,7 +83,7 @@ class Names:
         return dict(team.interfaces) if team else {}
 
     def uplinks_beside(self, port: str | None) -> dict[str, str]:
-        """Return the uplinks of the bridge with this port; all uplinks if no bridge has it."""
+        """Return the uplinks of the bridge with this port; all uplinks if no bridge has this port."""
         name = port.partition("/")[0] if port else None
         for team in self.teams.values():
             if team.attached and name in team.interfaces:

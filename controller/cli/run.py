@@ -1,6 +1,6 @@
 """Starts the service for `ovs-lbt run`, or prints the reason why it does not start.
 
-Commands that do the service's work without it use the same log and the same environment variables.
+Commands that do the work of a stopped service use the same log and the same environment variables.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RUN_VARIABLES = {
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the service until it ends. Return only if it does not start."""
+    """Run the service until the process exits. Return an exit status only if it does not start."""
     taken = take_variables(options)
     tls_files = (options.private_key, options.certificate, options.ca_cert)
     readers = options.metrics_ca_cert

@@ -61,7 +61,7 @@ def read(version: str = "") -> Picture:
 
 
 class Feed:
-    """Reads the status every `interval_s`, and carries out commands in parallel.
+    """Reads the status every `interval_s` seconds, and carries out commands in parallel.
 
     `tell` is called with each result, on a thread that Feed starts. To read now, set `read_now`.
     """

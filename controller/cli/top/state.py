@@ -101,7 +101,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """The mode to choose one of `uplinks` for a command. `port`: the command's VM port, if any."""
+    """The mode for choosing one of `uplinks` for a command. `port`: the command's VM port, if any."""
 
     command: str
     uplinks: tuple[str, ...]
@@ -131,7 +131,7 @@ class Message:
 # This class has no slots, because it caches its rows.
 @dataclass(frozen=True)
 class State:
-    """The whole state of `top`. `pictures`: recent answers, the newest last, to count drops.
+    """The whole state of `top`. `pictures`: recent answers, the newest last, for counting drops.
 
     `only`: the bridges to show; empty for all. `bridge`: the bridge that is shown alone. `away`: the reason
     why the service does not answer. `now_s`: the current time on the clock of the pictures.
@@ -236,7 +236,7 @@ class Row:
 
 
 def dropped(before: JsonObject | None, now: JsonObject) -> float | None:
-    """Return the ratio of packets dropped between two answers, for the worse direction.
+    """Return the ratio of packets dropped between two answers, in the direction with the higher ratio.
 
     Return None if the switch counts no drops in either direction, or if its counters were reset.
     """
