@@ -77,7 +77,7 @@ class Row(NamedTuple):
 
 
 def rows(listed: str) -> Iterator[Row]:
-    """Parse the rows of a list like `_LIST`."""
+    """Parse the rows of a list in the format of `_LIST`."""
     table = ""
     for line in listed.strip().splitlines():
         head, colon, words = line.partition(": ")

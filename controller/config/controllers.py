@@ -23,7 +23,7 @@ DEFAULT_PORT = 6653
 
 
 def is_allowed(row: BridgeRow) -> bool:
-    """Whether a bridge allows the service's OpenFlow version. An empty `protocols` allows it."""
+    """Whether a bridge allows the service's OpenFlow version. An empty `protocols` allows every version."""
     return not row.protocols or SPOKEN in row.protocols
 
 

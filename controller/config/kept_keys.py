@@ -35,7 +35,7 @@ def copy_on(row: BridgeRow) -> str | None:
 def last_keys(row: BridgeRow) -> Mapping[str, str]:
     """Return the last keys of a bridge whose keys have disappeared; empty for any other bridge.
 
-    The result is also empty if plain uplinks were turned into a bond, to use it without ovs-lbt.
+    The result is also empty if plain uplinks were turned into a bond, for use without ovs-lbt.
     """
     if row.keys_lost or row.attached:
         return row.keys if row.keys_lost else {}

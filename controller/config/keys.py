@@ -249,8 +249,8 @@ KEYS = (
     _port(
         "protected",
         kinds.written(),
-        "Marks that the service, and not the operator, set the column `protected`, which prevents"
-        " NORMAL from forwarding between plain uplinks. `detach` clears the key and the column.",
+        "True if the service, not the operator, has set the column `protected`, which prevents NORMAL"
+        " from forwarding between plain uplinks. `detach` clears the key and the column.",
     ),
     _uplink(
         "capacity-mbps",

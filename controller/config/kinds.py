@@ -71,7 +71,7 @@ def name_in(names: Collection[str]) -> Kind:
 def amount(
     unit: str, lowest: float, highest: float, convert: Callable[[float], float] = float
 ) -> Kind:
-    """Return the kind of a number from `lowest` to `highest`, converted by `convert`."""
+    """Return the kind of a number from `lowest` to `highest`, described by `unit`, converted by `convert`."""
     within = checked(lambda text: float(_number(text, NUMBER)), lambda n: lowest <= n <= highest)
     return Kind(lambda text: convert(within(text)), f"{unit} from {lowest:.10g} to {highest:.10g}")
 
@@ -175,7 +175,7 @@ class Known:
 
 
 def uplinks_of(team: Collection[str]) -> Kind:
-    """Return the kind of a choice from a team's uplinks that allows at least one uplink."""
+    """Return the kind of a `Choice` of a team's uplinks that allows at least one uplink."""
     parse = checked(Choice.of, lambda choice: choice.within(team) == choice)
 
     def salvage(text: str) -> Choice | None:

@@ -166,7 +166,7 @@ def _tunnels(row: BridgeRow) -> Iterator[End]:
 
 
 def local_address(text: str) -> str | None:
-    """Return an address as the kernel writes it; None if `text` is another word, such as `flow`."""
+    """Return an address as the kernel writes it; None for any other word, such as `flow`."""
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:

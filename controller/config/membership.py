@@ -107,7 +107,7 @@ def not_attached(row: BridgeRow, what: str = "") -> str:
 
 
 def members_of_bonds(row: BridgeRow) -> frozenset[str]:
-    """Return the members of bonds. They are never VM ports."""
+    """Return the names of bonds' members, which are never VM ports."""
     return frozenset(name for bond in bonds_of(row) for name in _names(bond))
 
 

@@ -41,7 +41,7 @@ class Offload:
     `told`: sentences that describe the effects. `by_tc`: whether cached flows are offloaded to tc,
     whose byte counts exclude Ethernet headers. `past_queues`: the VM ports whose frames bypass the
     uplink queues if the card forwards them. `no_queues`: the uplinks that cannot have queues.
-    `no_card`: why no card can forward VM traffic although `hw-offload` is true; None if one can.
+    `no_card`: why no card can forward VM traffic although `hw-offload` is true; None if a card can.
     """
 
     told: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ NOTHING = Offload()
 
 
 def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
-    """Return the offload of a bridge with these uplinks, without the effects on policies."""
+    """Return the hardware offload of a bridge with these uplinks, without the effects on policies."""
     names = {uplink.name for uplink in uplinks}
     by_tc = row.hw_offload and not row.in_userspace
     representors = [i.name for i in row.interfaces if i.represents and i.name not in names]

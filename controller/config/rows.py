@@ -129,7 +129,7 @@ class PortRow:
     external_ids: Mapping[str, str] = field(default_factory=dict)
 
     def with_interfaces(self, changed: Callable[[InterfaceRow], InterfaceRow]) -> PortRow:
-        """Return the port with `changed` applied to its interfaces; itself if none changes."""
+        """Return the port with `changed` applied to its interfaces; the same object if none changes."""
         interfaces = tuple(map(changed, self.interfaces))
         return self if interfaces == self.interfaces else replace(self, interfaces=interfaces)
 
@@ -196,7 +196,7 @@ class BridgeRow:
         )
 
     def with_interfaces(self, changed: Callable[[InterfaceRow], InterfaceRow]) -> BridgeRow:
-        """Return the bridge with `changed` applied to its interfaces; itself if none changes."""
+        """Return the bridge with `changed` applied to its interfaces; the same object if none changes."""
         ports = tuple(port.with_interfaces(changed) for port in self.ports)
         return self if ports == self.ports else replace(self, ports=ports)
 

@@ -71,7 +71,7 @@ class Settings:
                 self.report_unread(record, "external_ids", key, "the key is unknown", remedy)
 
     def report_unread(self, record: str, column: str, key: str, problem: str, remedy: str) -> None:
-        """Report a key without effect. `remedy`: the text before the command to remove the key."""
+        """Report a key that has no effect. `remedy`: the text before the command to remove the key."""
         table, _, name = record.partition(" ")
         remove = f"ovs-vsctl remove {table.lower()} {quoted(name)} {column} {quoted(key)}"
         self.report(record, key, problem, remedy + remove)

@@ -1,6 +1,6 @@
 """Removes secrets from database records, links and logs before they are added to a support bundle.
 
-Only values that are known to be harmless are kept, because secrets have too many forms to be detected.
+Only values that are known not to be secret are kept, because secrets have too many forms to be detected.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ OF_SERVICE = re.compile(
 
 
 def value(found: Any, key: str) -> Any:
-    """Return the harmless parts of a value: numbers, and texts of a known key, column or field (`key`)."""
+    """Return the non-secret parts of a value: numbers, and texts of a known key, column or field (`key`)."""
     match found:
         case ["uuid", _] | int() | float() | None:
             return found
@@ -68,7 +68,7 @@ def value(found: Any, key: str) -> Any:
 
 
 def as_json(printed: str) -> str:
-    """Return the harmless parts of JSON from `ip` or `ovs-vsctl list`; rows become objects."""
+    """Return the non-secret parts of JSON from `ip` or `ovs-vsctl list`; rows become objects."""
     found = json.loads(printed)
     if isinstance(found, dict):
         found = [dict(zip(found["headings"], row, strict=True)) for row in found["data"]]
@@ -76,7 +76,7 @@ def as_json(printed: str) -> str:
 
 
 def variables(text: str) -> str:
-    """Return the harmless parts of a file that has NAME=VALUE on each line."""
+    """Return the non-secret parts of a file that has NAME=VALUE on each line."""
     pairs = [line.partition("=") for line in text.splitlines() if not line.startswith("#")]
     return "".join(f"{name}={value(text, name)}\n" for name, equals, text in pairs if equals)
 

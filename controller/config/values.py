@@ -277,7 +277,7 @@ class BridgeConfig:
 
     @property
     def checks_paths(self) -> bool:
-        """Whether uplinks probe each other; not on a LAG, whose upstream switch picks uplinks."""
+        """Whether uplinks probe each other. False on a LAG, where the upstream switch picks the uplink."""
         return self.path_check and not self.on_a_lag and not self.observes_bond
 
     @property

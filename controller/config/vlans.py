@@ -72,7 +72,7 @@ def blocks(vlans: VlanSet) -> tuple[tuple[int, int], ...]:
 
 @functools.lru_cache(maxsize=256)
 def classes(sets: frozenset[VlanSet]) -> tuple[VlanSet, ...]:
-    """Divide all VLANs into classes, largest first. Each of `sets` consists of whole classes."""
+    """Divide all VLANs into classes, largest first, so that each of `sets` is a union of classes."""
     parts = [EVERY_VLAN]
     for vlans in sets:
         parts = [half for part in parts for half in (part & vlans, part - vlans) if half]
@@ -104,7 +104,7 @@ class PortVlans:
     native_tagged: bool = False
 
     def vlan_of(self, tag: int) -> int | None:
-        """Return the VLAN of a received frame with this tag (0: no tag); None if it is dropped."""
+        """Return the VLAN of a received frame with this tag (0: no tag); None if the frame is dropped."""
         if not tag:
             return self.native
         return tag if self.takes_tagged and tag in self.carried else None
@@ -143,7 +143,7 @@ def access(vlan: int) -> PortVlans:
 def port_vlans(mode: str | None, tag: int | None, trunks: Iterable[int]) -> PortVlans:
     """Return the VLANs of a Port record, with the same interpretation as in ovs-vswitchd.
 
-    A dot1q-tunnel port is treated as an access port: inner tags of customers are not supported.
+    A dot1q-tunnel port is treated as an access port: inner (customer) tags are not supported.
     """
     named = VlanSet.of(*trunks) or EVERY_VLAN
     if mode is None:
@@ -162,7 +162,7 @@ def carriers(port: PortVlans, uplinks: Mapping[str, PortVlans]) -> frozenset[str
     """Return the names of the uplinks that a VM port can use because of its VLANs.
 
     These are the uplinks that carry all VLANs of the port. If there are none, or if the port is a
-    trunk without a list of VLANs, they are those that carry at least one VLAN of the port,
+    trunk without a list of VLANs, they are the uplinks that carry at least one VLAN of the port,
     including its native VLAN (if any).
     """
     sharing = {

@@ -232,7 +232,7 @@ class _Reader:
 
 @functools.lru_cache(maxsize=64)
 def vm_keys(carriers: frozenset[str], team: tuple[str, ...]) -> Mapping[str, Key]:
-    """Return a VM port's keys. `carriers`: uplinks that `pin` accepts. `team`: those that other rules accept."""
+    """Return a VM port's keys. `carriers`: uplinks allowed in `pin`. `team`: those allowed in other rules."""
     takes = {
         "pin": replace(kinds.name_in(carriers), expected=one_of(sorted(carriers))),
         "allow": kinds.uplinks_of(team),
