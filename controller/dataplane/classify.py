@@ -2,7 +2,7 @@
 
 Tables: CLASSIFY; in LEARN, FROM_UPLINK and UPLINK_OUT, the flows that drop these frames.
 
-Invariant: after CLASSIFY, either register VM_PORT or UPLINK is set to the ingress port, and register
+Invariant: after CLASSIFY, either register VM_PORT or register UPLINK is set to the ingress port, and register
 VLAN to a VLAN that this port carries. A frame in VLAN 0 is untagged or priority-tagged; any other frame
 has the tag of its VLAN.
 """

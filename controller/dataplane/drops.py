@@ -1,4 +1,4 @@
-"""Names the flows that drop a VM port's frames on purpose, so that the service can report these frames.
+"""Identifies the flows that drop a VM port's frames on purpose, so that the service can report these frames.
 
 Frames that NORMAL drops as well are included, except those of protocols between switches.
 """

@@ -1,7 +1,7 @@
-"""Tunnel endpoints: frames that they send on uplinks other than their home, and peers' replies.
+"""Tunnel endpoints: frames that they send on uplinks other than their home uplink, and peers' replies.
 
-Without a LAG, frames that a hash sends out on an uplink other than the home ("off home") have one
-of our source addresses. Open vSwitch's userspace datapath uses the source address of a tunnel's
+Without a LAG, frames that a hash sends out on an uplink other than the home uplink ("off home")
+have one of our source addresses. Open vSwitch's userspace datapath uses the source address of a tunnel's
 frame as the endpoint's address, and replies to this address. So each endpoint has its own off-home
 addresses, one for each uplink. In frames to an off-home address, this destination is replaced with
 the endpoint's own address, because the tunnel accepts no other destination.

@@ -175,7 +175,7 @@ def _address_flows(made: Hash) -> Iterator[FlowSpec]:
 
 
 def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
-    """Yield flows for frames that must leave on the uplink where the sender gets multicast."""
+    """Yield flows for frames that must leave on the uplink where the sender receives multicast."""
     # A snooping switch sends a group's frames to ports that received a report. Reports get one of our
     # source addresses, because upstream switches may know the sender's address on another uplink.
     for report in GROUP_REPORTS:

@@ -42,7 +42,7 @@ _Way = tuple[int, specs.MatchValue | None, specs.Actions]
 def flooded_by(uplink: OfPort, team: Team) -> tuple[specs.Fields, list[_Way]]:
     """Return a match and actions that pass frames flooded by an uplink to NORMAL.
 
-    The list begins with actions for all frames; its other entries are for some destinations.
+    The first entry of the list is for all frames; the other entries are for some destinations.
     """
     from_uplink, restored = _as_it_came(uplink, team)
     if not team.floods_to_normal:
@@ -131,7 +131,7 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
 
 
 def by_any_uplink(port: VmPort, team: Team) -> specs.Actions:
-    """Return actions that pass a VM port's frame to NORMAL if no uplink exists; () if rules forbid that.
+    """Return actions that pass a VM port's frame to NORMAL if no uplink exists; () if rules forbid this.
 
     No uplink exists if the bond was recreated, with new ofports, while no service was running.
     """

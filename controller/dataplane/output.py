@@ -3,7 +3,7 @@
 Tables: PORT_OUT.
 
 Invariant: a frame leaves on a port only in a VLAN that the port carries, with at most one tag. Uplinks
-that carry every VLAN need flows in PORT_OUT only with `VmPort.known_on`.
+that carry every VLAN need flows in PORT_OUT only if `VmPort.known_on` is set.
 
 A fast failover group selects the first live uplink. Each of its buckets watches one uplink, so the
 switch itself fails over when a link goes down, without a controller.

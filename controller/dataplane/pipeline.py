@@ -130,7 +130,7 @@ def opening(desired: Pipeline, installed: Pipeline) -> Pipeline | None:
 
 
 def closing(desired: Pipeline, installed: Pipeline, live: Collection[int]) -> Pipeline:
-    """Return the pipeline of the first step to `desired`, without broadcasts from new uplinks.
+    """Return the pipeline of the first step towards `desired`, without broadcasts from new uplinks.
 
     `live`: the ofports of ports that carry traffic.
 

@@ -164,7 +164,7 @@ class FlowSpec:
 
 @value(frozen=True, slots=True)
 class Bucket:
-    """A bucket, live while the port or group that it watches is live. In `ff` groups, a bucket must watch one."""
+    """A bucket. It is live while the port or group that it watches (required in `ff` groups) is live."""
 
     actions: Actions
     watch_port: int | None = None

@@ -217,7 +217,7 @@ def delivery_group_id(ofport: int, uplink_index: int) -> int:
 
 
 def local_group_id(vlan: int | None, part: int = 0) -> int:
-    """Return the ID of a flood group. `vlan`: the lowest VLAN of the class (None: all other VLANs)."""
+    """Return the ID of a flood group. `vlan`: the lowest of its VLANs (None: all other VLANs)."""
     part_bits = part << VLAN_ID_BITS
     assert 0 <= part_bits < _LOCAL_ANY_VLAN, "the part fits into the ID"
     number = _LOCAL_ANY_VLAN - part_bits if vlan is None else part_bits | vlan
@@ -290,7 +290,7 @@ def cookie_kind(value: int) -> Kind | None:
 
 
 def openflow_port(ofport: int) -> int:
-    """Return the OpenFlow 1.3 number of an ofport. For LOCAL, it has 32 bits, but only 16 in registers."""
+    """Return an ofport's OpenFlow 1.3 port number. That of LOCAL has 32 bits, but only 16 in registers."""
     return OFPP_LOCAL if ofport == OFPORT_LOCAL else ofport
 
 

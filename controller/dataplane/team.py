@@ -32,9 +32,9 @@ def kept(made: Callable[..., Iterable[FlowSpec]]) -> Callable[..., tuple[FlowSpe
 class VmPort:
     """A VM port, as the pipeline needs it.
 
-    `order`: the ofports of the VM port's uplinks. The first one is the uplink in use (the port's home),
+    `order`: the ofports of the VM port's uplinks. The first one is in use (the port's home uplink),
     on which the port receives broadcasts. `hashed`: the number of the hash that spreads the port's
-    traffic; None: all traffic leaves on the home. `attached_macs`: the port's own addresses, which no
+    traffic; None: all traffic leaves on the home uplink. `attached_macs`: the port's own addresses, which no
     other VM port has in the same VLANs. `forges`: the port can also send from other addresses.
     `trusted`: the port and other trusted ports can use each other's addresses. `known_on`: the uplink in
     use, if upstream switches send unicast for the port to this uplink; unicast that another uplink
@@ -84,10 +84,10 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A VM port that is a tunnel endpoint. Peers may answer to the source address of its frames.
+    """A VM port that is a tunnel endpoint. Peers may send replies to the source address of its frames.
 
     `mac`: the endpoint's own address. `off_home_macs`: for each uplink, the source address of frames that
-    leave on this uplink while another uplink is the port's home. They belong to this port only.
+    leave on this uplink if it is not the port's home uplink. No other port has these addresses.
     """
 
     ofport: OfPort

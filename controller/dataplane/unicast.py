@@ -101,7 +101,7 @@ def opens(ofport: OfPort, known_on: OfPort) -> FlowSpec:
     """Return the flow that learns to accept unicast from an uplink other than `known_on`.
 
     A frame from the VM port leaves on that uplink, in register TARGET, because `known_on` has failed. Later,
-    upstream switches may still send there, until they forget the address or the service runs again.
+    upstream switches may still use that uplink, until they forget the address or the service runs again.
     """
     ends = ((Register.VM_PORT, Register.TARGET), (Register.TARGET, Register.UPLINK))
     accepted = tuple(specs.LearnMatch(source, target, 16) for source, target in ends)
