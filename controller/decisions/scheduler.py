@@ -1,6 +1,6 @@
 """Schedules the decisions of a bridge's policies, and runs each policy.
 
-A policy with a window uses the mean loads in it, and each move begins a new window. A policy that
+A policy with a window uses the mean loads in this window, and each move begins a new one. A policy that
 acts immediately (`adaptive`) uses the peaks of the last seconds, and current loads when an uplink
 is full. A unit that a policy has moved because of load is in cooldown. After a split, policies wait
 until the switch has counted the new buckets.
