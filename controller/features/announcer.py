@@ -68,7 +68,7 @@ class Announcer(Feature[LearnedRead]):
     # ---- announcements -----------------------------------------------------------------
 
     def announce(self, announced: frozenset[Announced], now_s: float) -> None:
-        """Schedule announcements after each delay in AFTER_S; the first waits for a pending reading."""
+        """Schedule announcements after each delay in AFTER_S; a pending address reading delays the first."""
         if not announced or not self.bridge.announces:
             return
         if self.bridge.lacp_in_doubt:
@@ -84,7 +84,7 @@ class Announcer(Feature[LearnedRead]):
         return [ReadLearned(self.config.name)]
 
     def announce_waiting(self, now_s: float) -> None:
-        """Schedule announcements that wait for LACP, unless LACP is still in doubt."""
+        """Schedule announcements that wait for LACP, unless the state of LACP is still unclear."""
         if not self.bridge.lacp_in_doubt:
             waiting, self._waiting = self._waiting, frozenset()
             self.announce(waiting, now_s)
@@ -160,7 +160,7 @@ class Announcer(Feature[LearnedRead]):
     def heard(self, event: LearnedRead, now_s: float) -> list[Command]:
         """Store the learned addresses, and send the learning packets that are due.
 
-        Units that have moved need packets, and so do VM ports whose frames NORMAL forwarded before.
+        Units that have moved need these packets, and so do VM ports whose frames NORMAL forwarded before.
         """
         commands: list[Command] = []
         if self.bridge.installation.settled and self.bridge.phase.is_attached:

@@ -60,7 +60,7 @@ class Feature(Generic[Heard]):
 
 @dataclass(slots=True)
 class Request(Generic[Wanted]):
-    """Requests of one kind to one switch, of which at most one is pending.
+    """Requests of one kind to one switch, at most one of them pending at a time.
 
     Each request has a number. A refused request is repeated after RETRY_AFTER_S.
     """
@@ -92,7 +92,7 @@ class Request(Generic[Wanted]):
         return self.asked is not None and number == self._number
 
     def finish(self, error: str | None, what: str, now_s: float) -> list[Command]:
-        """Handle the answer to the pending request. If the error is new, warn with `what` and the error."""
+        """End the pending request. If the error is new, return a warning with `what` and the error."""
         assert self.asked is not None
         warns = error not in (None, self.error)
         if error is None:

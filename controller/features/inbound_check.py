@@ -127,7 +127,7 @@ class InboundCheck(Feature[InboundRead]):
     def known(self, port: VmPort) -> VmPort:
         """Return `port` with `known_on` set if upstream switches know the VM port on its uplink.
 
-        The installed pipeline shows this also after a restart of the service, but not of the switch.
+        The installed pipeline still shows this after the service restarts, but not after the switch does.
         """
         installed = self.bridge.installation.installed
         if not self._drops_copies or installed is None or port.hashed is not None or not port.order:

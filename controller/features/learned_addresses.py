@@ -53,7 +53,7 @@ class Addresses(Feature[Never]):
     def learn(self, read: Iterable[tuple[int, str, int]], was_cleared: bool = False) -> None:
         """Remember the addresses that the switch has learned, as (ofport, MAC, VLAN).
 
-        `was_cleared`: the switch has forgotten addresses, so known ones missing in `read` are kept.
+        `was_cleared`: the switch has forgotten addresses, so known addresses missing from `read` are kept.
         """
         before, numbers = (self.by_port, self._ofports) if was_cleared else ({}, {})
         found: dict[str, list[Address]] = {}

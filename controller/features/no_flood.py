@@ -62,13 +62,13 @@ class NoFlood(Feature[PortFlagsSet]):
         self._doubted = False
 
     def doubt(self) -> None:
-        """Request the no-flood flags again, which may have changed since the switch confirmed them."""
+        """Request the no-flood flags again, because they may have changed since the last confirmation."""
         self.request.confirmed, self._doubted = None, self.request.asked is not None
 
     def restore(self, installed: specs.Pipeline) -> None:
         """Derive the no-flood flags from the installed flows and groups.
 
-        If any are needed, or set by `ovs-lbt rescue`, the next request reads them from the switch.
+        If any flags are needed, or set by `ovs-lbt rescue`, the next request reads them from the switch.
         """
         needed = self.config.on_bond and (self.bridge.serves or installed != specs.EMPTY)
         rescued = flooding.cut_off(installed)
@@ -77,7 +77,7 @@ class NoFlood(Feature[PortFlagsSet]):
         self.request.confirmed = None if rescued or needed else flagged
 
     def gone(self, ofport: int) -> None:
-        """Forget the no-flood flag of a removed port, which a new port with its ofport does not have."""
+        """Forget the no-flood flag of a removed port, because a new port with the same ofport lacks it."""
         if self.ports is not None:
             self.ports -= {ofport}
         if self._told is not None:

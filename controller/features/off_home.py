@@ -4,8 +4,8 @@ Peers with Open vSwitch's userspace datapath keep the source address of the last
 endpoint no longer uses this address. Upstream switches forget an address that is silent for minutes, and
 then flood all traffic to it. So off-home addresses are announced at intervals, and whenever another uplink
 serves them. If an endpoint's traffic is no longer spread, or if the endpoint loses an off-home address or
-gets another home, its own address is announced with gratuitous ARP and neighbour advertisements: such peers
-learn from these as well. An endpoint does not send from the off-home address that belongs to its home uplink.
+gets another home uplink, its own address is announced by gratuitous ARP and neighbour advertisements, from
+which such peers also learn. An endpoint does not send from the off-home address of its home uplink.
 If this uplink failed while the service was not running, upstream switches would not learn the new location
 of that address. Other addresses do not have this problem: the endpoint sends frames from them.
 
@@ -66,7 +66,7 @@ class OffHomeAddresses(Feature[Never]):
         self._late.clear()
 
     def want(self, now_s: float) -> list[Command]:
-        """Schedule announcements if homes, the uplinks of off-home addresses, or the endpoints that use them changed."""
+        """Schedule announcements if home uplinks, or off-home addresses' uplinks or endpoints, have changed."""
         bridge, config = self.bridge, self.config
         if not bridge.announces or not bridge.installed_anything:
             return []

@@ -36,7 +36,7 @@ class ConvergenceTimer:
         return self._since_s is None
 
     def start(self, now_s: float) -> None:
-        """Start the timer unless it runs. Call this when a policy moves a unit to balance load."""
+        """Start the timer unless it is running. Call this when a policy moves a unit to balance load."""
         if self._since_s is None:
             self._since_s = now_s
 

@@ -177,7 +177,7 @@ class Shaping(Feature[Shaped]):
 
     @property
     def cleared(self) -> bool:
-        """Whether our queues are removed from all devices, and none are requested."""
+        """Whether our queues have been removed from all devices, and none are requested."""
         if self._asked is None or self._under_way or any(self._asked.values()):
             return False
         return not any(device.found.is_ours for device in self.devices.values())
