@@ -94,7 +94,7 @@ class Server(ThreadingMixIn, WSGIServer):
             self._told_s = time.monotonic()
             limits = f"at most {REQUEST_MAX_S:g} s per request, and"
             limits = f"{limits} {OF_PEER_MAX} unfinished requests per client"
-            LOG.warning("metrics for %s: closed an unfinished request; allowed: %s", peer, limits)
+            LOG.warning("metrics for %s: ended an unfinished request; allowed: %s", peer, limits)
         with contextlib.suppress(OSError, AttributeError):
             request.shutdown(socket.SHUT_RDWR)
 

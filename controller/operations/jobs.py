@@ -267,7 +267,7 @@ class Doing:
 
 @dataclass(slots=True)
 class Jobs:
-    """Runs the jobs in progress, and passes each job the database's answers to it."""
+    """Runs the jobs in progress, and passes the database's answers to these jobs."""
 
     fleet: Fleet
     # In the order of their start.

@@ -36,7 +36,7 @@ WAY = (Column("USED-BY", least=8, optional=True), Column("FROM"), Column("TO"), 
 MOVES = (Column("PORT"), *WAY, Column("WHY"))
 # The heading of the loads in observe mode, and its explanation.
 IF_ENFORCED = "IF ENFORCED"
-OBSERVED = "observe mode: uplinks and loads are those of enforce mode, not the current ones"
+OBSERVED = "observe mode: shows uplinks and loads as they would be in enforce mode"
 
 
 def only(serving: Iterable[Bridge], shown: Shown, plan_id: str | None) -> str:

@@ -38,7 +38,7 @@ def number_of(policy: str) -> int:
 
 
 def hashed_by(port: VmPortConfig, split: Collection[str]) -> str | None:
-    """Return the policy whose buckets a VM port uses; None if the port uses its home, e.g. under a rule.
+    """Return the policy whose buckets a VM port uses; None if the port uses its home uplink instead.
 
     `split`, here and below: the names of the VM ports that are split.
     """
