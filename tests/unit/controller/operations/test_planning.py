@@ -158,7 +158,7 @@ def test_an_observed_bridge_shows_what_it_would_do_and_applies_nothing() -> None
     assert planned["observed"] and ways(planned) == [("vnet0", "eth1", "eth2")]
     text = done(here.ask("plan"))
     assert "would be made now in enforce mode" in text and "NOW" not in text
-    assert says(text, "FROM", "IF ENFORCED", "EXPECTED", "observe mode: ", "not the current")
+    assert says(text, "FROM", "IF ENFORCED", "EXPECTED", "observe mode: ", "as they would be")
     enforce = "to make moves: ovs-lbt set bridge br0 mode=enforce"
     assert refusal(here.ask("apply")) == f"bridge br0 is in observe mode; {enforce}"
     here.run_until(100)
