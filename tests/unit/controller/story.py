@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from controller.api.engine_commands import Apply, Record, Reply, SetPortFlags, Write
-from controller.api.events import Event
+from controller.api.events import Event, ForeignFlow
 from controller.config.rows import PREFIX
 from controller.dataplane import tables
-from controller.dataplane.specs import EMPTY
+from controller.dataplane.specs import EMPTY, GroupSpec
 from tests.goldens.adapter import Here
 from tests.goldens.steps import Played
 from tests.said import pattern
@@ -99,6 +99,15 @@ class Story(Played):
         """Another program deletes all flows and groups."""
         self.switch.flows.clear()
         self.switch.groups.clear()
+
+    def do_foreign(self, *flows: str) -> None:
+        """The flows of other programs, each as `TABLE/PRIORITY/MATCH`."""
+        found = (flow.split("/", 2) for flow in flows)
+        self.switch.foreign = tuple(ForeignFlow(int(t), int(p), 9, match) for t, p, match in found)
+
+    def do_foreign_groups(self, *ids: str) -> None:
+        """Groups of other programs."""
+        self.switch.groups |= {int(number): GroupSpec(int(number), "all", ()) for number in ids}
 
     def do_check(self, *words: str) -> None:
         """What `check` is asked from here on."""
@@ -236,6 +245,15 @@ class Story(Played):
     def do_unwritten(self) -> None:
         """Nothing was written to the database."""
         assert not self.commands(Write)
+
+    def do_nothing(self) -> None:
+        """The engine has asked for nothing."""
+        assert not self.log
+
+    def do_by_one(self, *uplinks: str) -> None:
+        """The uplink by which alone the bridge forwards now, then the others; or that it does not."""
+        by = self.forwards_by.get(self.chosen)
+        _same((by.uplink, *by.others) if by else (), uplinks)
 
     def do_installed(self) -> None:
         """The switch has what it should have."""

@@ -10,8 +10,7 @@ from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Endpoint, Ovn
 from controller.operations import advice
 from tests.said import says
-from tests.unit.fake_switch import World, done, refusal, world
-from tests.unit.rows import host, patch, with_ids, with_interface, without_us
+from tests.unit.rows import host, patch, with_ids, with_interface
 
 # ---- patch ports and integration bridges ------------------------------------------------
 
@@ -200,24 +199,3 @@ def test_what_cannot_be_told_is_warned_of_in_one_short_line() -> None:
     assert advice.release_refusal("x\ny") is None
     assert str(advice.release_warning("x\ny")).startswith("Open vSwitch x\\ny has ")
     assert len(str(advice.release_warning("x" * 5000))) < 300
-
-
-def on(version: str | None) -> World:
-    here = world(without_us(host()))
-    here.ovs_version = version
-    return here.start()
-
-
-def test_attach_reports_another_release_and_goes_on() -> None:
-    for version in (None, *TESTED):
-        assert "tested" not in done(on(version).ask("attach", "br0"))
-    text = done(on("2.17.9").ask("attach", "br0"))
-    assert f"\nnote: {advice.release_warning('2.17.9')}" in text
-
-
-def test_attach_is_refused_where_we_cannot_work_and_nothing_changes() -> None:
-    here = on("2.7.3")
-    before = dict(here.rows)
-    assert refusal(here.ask("attach", "br0")) == advice.release_refusal("2.7.3")
-    assert here.rows == before
-    assert not here.dialled

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,6 @@ from controller.api.engine_commands import (
     Write,
 )
 from controller.api.events import (
-    DatabaseRead,
     Event,
     ForeignFlow,
     ForwardingByOne,
@@ -115,38 +113,6 @@ def hold(switch: FakeSwitch) -> None:
     switch.holds_answers = True
 
 
-def test_detach_leaves_no_trace_and_keeps_what_describes_the_hardware() -> None:
-    row = with_interface(host(), "eth1", capacity_mbps="1000")
-    here = world(row).start()
-    done(here.ask("pin", "vnet0", "eth1"))
-    here.ask("detach", "br0")
-    told = done(here.replies[here.asked])
-    assert says(told, "br0: ", "eth1 capacity-mbps; vnet0 pin; ", "ovs-lbt detach br0 --purge")
-    assert here.rows["br0"].external_ids == {}
-    assert set(here.stored_bindings().values()) == {None}
-    assert here.rows["br0"].ports[0].interfaces[0].external_ids == ours(capacity_mbps="1000")
-    here.log.clear()
-    here.run_for(100)
-    assert here.log == []
-
-
-def test_a_bridge_that_is_deleted_while_it_is_being_detached_is_gone() -> None:
-    here = world(host()).start().disconnect()
-    assert here.ask("detach", "br0") is None
-    here.rows.clear()
-    here.say(DatabaseRead(())).run_for(20)
-    assert 1 in here.replies
-    assert here.engine.fleet.bridges == {} and here.engine.deadline_s() == float("inf")
-
-
-def test_a_bridge_that_is_deleted_while_it_is_being_attached_is_refused() -> None:
-    here = World(without_us(host())).start()
-    here.ask("attach", "br0")
-    here.rows.clear()
-    here.say(DatabaseRead(()))
-    assert refusal(here.replies[1]) == "bridge br0 was deleted during the attach"
-
-
 @pytest.mark.parametrize("note", ["[]", '{"fail_mode": 1}', '{"fail_mode": "up"}', "[" * 5000, ""])
 def test_a_note_is_what_attach_writes_or_bad(note: str) -> None:
     assert len(read_bridge(host(before=note)).errors) == 1
@@ -212,65 +178,6 @@ def test_a_purge_takes_the_leaders_name_with_the_last_bridge(another: bool) -> N
 # ---- what is in the way ----------------------------------------------------------------
 
 
-def occupied(*ids: int) -> dict[int, GroupSpec]:
-    return {group_id: GroupSpec(group_id, "all", ()) for group_id in ids}
-
-
-@pytest.mark.parametrize(
-    ("row", "switch", "found", "expected"),
-    [
-        (
-            without_us(host()),
-            {"groups": occupied(*range(GROUP_IDS.start, GROUP_IDS.start + 5))},
-            "other programs have groups 1811939328 1811939329 1811939330 and 2 more",
-            "remove all groups 1811939328 to 1828716543",
-        ),
-        (
-            without_us(host()),
-            {"foreign": (ForeignFlow(0, 100, 9, "in_port=10"),)},
-            "other programs have flows table=0,priority=100,in_port=10",
-            "remove all flows in table 0 with priority 90 or higher, and in tables 1-31",
-        ),
-        (
-            without_us(host()),
-            {"foreign": tuple(ForeignFlow(20, p, 9, "") for p in range(5))},
-            "other programs have flows table=20,priority=4 table=20,priority=3 table=20,priority=2 and 2 more",
-            "tables 1-31",
-        ),
-        (
-            plain_uplinks("standalone"),
-            {"foreign": FOREIGN * 3},
-            "its fail mode is standalone, and changing it now would flush 3 flows that other programs added",
-            "set it to secure",
-        ),
-    ],
-    ids=["groups", "before ours in table 0", "in a table of ours", "flushed by a new fail mode"],
-)
-def test_what_others_have_in_our_place_is_named_and_nothing_changes(
-    row: BridgeRow, switch: dict[str, Any], found: str, expected: str
-) -> None:
-    here = world(row, **switch).start()
-    uplinks = ["uplinks=eth1,eth2"] if row.fail_mode else []
-    text = refusal(here.ask("attach", "br0", *uplinks))
-    assert text.startswith(f"bridge br0: {found}") and expected in text.split("; ")[1]
-    assert not here.commands(Apply) and not here.commands(Write)
-    assert here.rows["br0"] == row
-    assert here.engine.fleet.bridges == {} and here.dialled == set()
-
-
-def test_flows_behind_ours_are_in_nobodys_way() -> None:
-    behind = (ForeignFlow(0, 89, 9, ""), *FOREIGN)
-    here = world(without_us(host()), foreign=behind).start()
-    done(here.ask("attach", "br0"))
-
-
-def test_on_plain_uplinks_any_flow_in_table_0_would_come_before_our_drop() -> None:
-    here = world(plain_uplinks("secure"), foreign=(ForeignFlow(0, 1, 9, ""),)).start()
-    assert "with priority 1 or higher" in refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    here.switches["br0"].foreign = (ForeignFlow(0, 0, 9, "in_port=1"),)
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-
-
 @pytest.mark.parametrize("on_bond", [True, False])
 def test_the_priorities_that_come_before_ours_are_those_of_the_pipeline(on_bond: bool) -> None:
     team = Team(uplinks=(), vm_ports=(), over_normal=on_bond)
@@ -308,25 +215,6 @@ def test_a_group_that_only_others_use_is_not_ours_even_beside_flows_of_ours() ->
 
 
 # ---- what NORMAL did -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("columns", "said"),
-    [
-        ({"stp_enable": True}, "Bridge br0 stp_enable: "),
-        ({"rstp_enable": True}, "Bridge br0 rstp_enable: "),
-        ({"mcast_snooping_enable": True}, "Bridge br0 mcast_snooping_enable: "),
-        ({"flood_vlans": (5, 6)}, "Bridge br0 flood_vlans: ovs-lbt learns addresses"),
-        ({"other_config": {"mac-aging-time": "60"}}, "Bridge br0 other_config:mac-aging-time: "),
-    ],
-)
-def test_what_normal_did_and_we_do_not_is_told(columns: dict[str, Any], said: str) -> None:
-    here = world(replace(without_us(host()), **columns)).start()
-    assert f"note: br0: {said}" in done(here.ask("check", "br0"))
-    _, note = done(here.ask("attach", "br0")).splitlines()
-    assert note.startswith("note: " + said)
-    (status,) = here.engine.fleet.status()
-    assert [f"note: {text}" for text in status.not_done] == [note]
 
 
 def test_a_mirror_whose_copies_come_back_by_a_bond_is_refused() -> None:
@@ -546,26 +434,7 @@ def test_an_attach_that_fails_puts_back_the_keys_that_were_there(row: BridgeRow)
     assert "flows were not installed" in refusal(here.replies[1]) and here.rows["br0"] == row
 
 
-def test_a_bridge_attached_again_in_the_database_while_it_is_cleaned_up_is_ours_again() -> None:
-    here = world(host()).start().disconnect()
-    here.ask("detach", "br0")
-    here.run_for(5)
-    refusal(here.replies[1])
-    here.write(host()).connect()
-    assert here.switches["br0"].installed == desired(here)
-
-
 # ---- detach ----------------------------------------------------------------------------
-
-
-def test_a_fail_mode_whose_return_would_flush_others_flows_is_left_and_told() -> None:
-    here = world(plain_uplinks("standalone")).start()
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    here.switches["br0"].foreign = FOREIGN
-    text = refusal(here.ask("detach", "br0"))
-    assert says(text, "bridge br0: fail_mode stays secure", "; ", "ovs-vsctl del-fail-mode br0")
-    assert here.rows["br0"] == replace(plain_uplinks("standalone"), fail_mode="secure")
-    assert here.switches["br0"].installed == EMPTY
 
 
 def test_a_detach_looks_first_and_installs_nothing_on_a_switch_that_has_nothing() -> None:

@@ -11,17 +11,15 @@ from typing import Any
 import pytest
 
 from controller.api.engine_commands import Connect, Write
-from controller.api.events import AddressesRead, ForeignFlow
+from controller.api.events import ForeignFlow
 from controller.api.status import UPLINK_METRICS
 from controller.config.rows import InterfaceRow
 from controller.dataplane.drops import Drop
-from policies.model import OFPORT_LOCAL
 from tests.unit.controller.engine.told import offer, shown
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import (
     host,
     ours,
-    port,
     with_interface,
     without_us,
 )
@@ -88,18 +86,6 @@ def test_frames_that_are_dropped_on_purpose_are_reported_by_port_and_reason() ->
     assert "dropped" not in notes(here)
     here.remove_port("vnet1")
     assert "dropped" not in done(here.ask("show")).replace("vnet0: dropped", "")
-
-
-def test_an_address_of_the_host_on_an_uplink_with_the_bridge_s_mac_is_found() -> None:
-    mac = "02:00:00:00:00:01"
-    row = replace(host(), ports=(*host().ports, port("br0", OFPORT_LOCAL)))
-    here = world(
-        row.with_interfaces(lambda o: replace(o, mac=mac) if o.name in ("br0", "eth1") else o)
-    ).start()
-    here.say(AddressesRead({"eth2": ("192.0.2.1",), "br0": ("192.0.2.2",)}))
-    assert found(here) == {}
-    here.say(AddressesRead({"eth1": ("192.0.2.1",)}))
-    assert found(here).keys() == {"own-address"} and "192.0.2.1" in str(found(here))
 
 
 def test_a_split_that_spreads_nothing_is_reported() -> None:

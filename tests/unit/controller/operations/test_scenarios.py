@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.operations import advice
 from controller.operations.detach import BUSY_TIMEOUT_S
 from controller.text.wording import STARTED
 from tests.unit.controller.story import tell
@@ -252,6 +253,10 @@ FINDINGS = {
         | no-finding hidden-flows""",
     "no hidden flows in fail mode secure before attach": f"""bond unattached {CONTROLLER}
         :unanswered=True :fail_mode=secure | check br0 | no-finding unfit""",
+    "an address of the host on an uplink with the MAC address of the bridge": """bond
+        | add br0 65534 | set br0@mac=02:00:00:00:01:01 | addresses eth2=192.0.2.1 br0=192.0.2.2
+        | finds | addresses eth1=192.0.2.1 | finds own-address | finding own-address
+        …192.0.2.1…""",
     "what cannot be checked": """bond | ask check br9
         | refused no bridge is named br9 (did you mean br0?); … | ask check vnet0
         | refused vnet0 is a port or a VLAN bridge of bridge br0, not a bridge; use br0…
@@ -302,7 +307,71 @@ ATTACH = {
     "flags no-flood without our flows": f"""bond | {ALL_FLAGS} | flush | restart | do detach br0
         | flags | released""",
 }
+AT_PLAIN = "attach br0 uplinks=eth1,eth2"
+REFUSED = "row-as-noted | unchanged | unwritten | let-go"
+OURS = "1811939328 1811939329 1811939330 1811939331 1811939332"
+NOT_OURS = {
+    "groups": f"""bond unattached | foreign-groups {OURS} | ask attach br0
+        | refused bridge br0: other programs have groups 1811939328 1811939329 1811939330 and 2
+        more; …remove all groups 1811939328 to 1828716543… | {REFUSED}""",
+    "flows before ours in table 0": f"""bond unattached | foreign 0/100/in_port=10 | ask attach br0
+        | refused bridge br0: other programs have flows table=0,priority=100,in_port=10; …remove
+        all flows in table 0 with priority 90 or higher, and in tables 1-31… | {REFUSED}""",
+    "flows in a table of ours": f"""bond unattached | foreign 20/0/ 20/1/ 20/2/ 20/3/ 20/4/
+        | ask attach br0 | refused bridge br0: other programs have flows table=20,priority=4
+        table=20,priority=3 table=20,priority=2 and 2 more; …tables 1-31… | {REFUSED}""",
+    "flows that a new fail mode would flush": f"""{STANDALONE} | foreign 200/1/a 200/1/b 200/1/c
+        | ask {AT_PLAIN} | refused bridge br0: its fail mode is standalone, and changing it now
+        would flush 3 flows that other programs added; …set it to secure… | {REFUSED}""",
+    "flows behind ours": "bond unattached | foreign 0/89/ 200/1/ | do attach br0",
+    "flows in table 0 of plain uplinks, before our drop": f"""plain unattached | foreign 0/1/
+        | ask {AT_PLAIN} | refused …with priority 1 or higher… | foreign 0/0/in_port=1
+        | do {AT_PLAIN}""",
+    "a fail mode whose return would flush flows": f"""{STANDALONE} | do {AT_PLAIN}
+        | foreign 200/1/in_port=7 | ask detach br0 | refused bridge br0: fail_mode stays secure…;
+        …ovs-vsctl del-fail-mode br0… | empty | column fail_mode secure | set :fail_mode=standalone
+        | row-as-noted""",
+}
+ATTACHED = "br0: load-based over eth1, eth2, 4 VM ports"
+NOT_DONE = (
+    (":stp_enable=True", "stp_enable: "),
+    (":rstp_enable=True", "rstp_enable: "),
+    (":mcast_snooping_enable=True", "mcast_snooping_enable: "),
+    (":flood_vlans=(5,6)", "flood_vlans: ovs-lbt learns addresses"),
+    (":other_config={'mac-aging-time':'60'}", "other_config:mac-aging-time: "),
+)
+TESTED = [".".join(map(str, release)) for release in advice.RUN_ON]
+ATTACH |= {
+    **{f"not ours: {what}": story for what, story in NOT_OURS.items()},
+    **{
+        f"what NORMAL did and we do not: {column}": f"""bond unattached {column} | ask check br0
+        | told …note: br0: Bridge br0 {note}… | ask attach br0
+        | told {ATTACHED} note: Bridge br0 {note}… | ask show br0
+        | told …not done Bridge br0 {note}…"""
+        for column, note in NOT_DONE
+    },
+    **{
+        f"on Open vSwitch {version}": f"""bond unattached | version {version} | ask attach br0
+        | told {ATTACHED}"""
+        for version in TESTED
+    },
+    "on a release that was not tested": f"""bond unattached | version 2.17.9 | ask attach br0
+        | told {ATTACHED} note: {advice.release_warning("2.17.9")}""",
+    "on a release that is too old": f"""bond unattached | version 2.7.3 | ask attach br0
+        | refused {advice.release_refusal("2.7.3")} | {REFUSED}""",
+    "a detach leaves no trace, and what describes the hardware": """bond eth1.capacity-mbps=1000
+        | do pin vnet0 eth1 | ask detach br0 | told br0: …eth1 capacity-mbps; vnet0 pin; …ovs-lbt
+        detach br0 --purge | keys br0 | keys vnet0 pin=eth1 | keys vnet1 | keys vnet2 | keys vnet3
+        | keys eth1 capacity-mbps=1000 | watch | run 100 | nothing""",
+    "a bridge that is deleted during a detach": """bond | gone | ask detach br0 | unanswered
+        | remove-bridge br0 | run 20 | told | let-go | watch | run 1000 | nothing""",
+    "a bridge that is deleted during an attach": """bond unattached | hold | ask attach br0
+        | unanswered | remove-bridge br0 | refused bridge br0 was deleted during the attach""",
+    "a bridge attached again in the database while it is cleaned up": """bond | gone
+        | ask detach br0 | run 5 | refused … | set policy=load-based | back | installed""",
+}
 WAITS = "refused …br0: attach is not confirmed…in 40 s; …ovs-lbt confirm br0…ovs-lbt rollback br0…"
+NO_FAIL_MODE = "plain unattached vms=1 :fail_mode=None"
 CONFIRMATIONS = {
     "nothing to confirm": " | ".join(
         [
@@ -357,6 +426,22 @@ CONFIRMATIONS = {
         | run 1 | keys br0 | released""",
     "a standby when the time ends": """bond unattached | do attach br0 --rollback-after 60
         | hear lead no | run 100 | column attached True | hear lead yes | run 1 | keys br0""",
+    **{
+        f"standalone is restored without a loop: {why}": f"""{NO_FAIL_MODE} {column} | {link} eth2
+        | do {AT_PLAIN} --rollback-after 60 | column fail_mode secure | run 62 | row-as-noted
+        | by-one"""
+        for why, column, link in (
+            ("one link", "", "down"),
+            ("a spanning tree", ":rstp_enable=True", "up"),
+        )
+    },
+    "two links are given back to the uplink that had one": f"""{NO_FAIL_MODE} | down eth1
+        | do {AT_PLAIN} --rollback-after 60 | up eth1 | run 62 | keys br0 | column fail_mode secure
+        | by-one eth2 eth1 | released | why confirmed | why reverted attach rolled back …only
+        eth2…""",
+    "a bridge that cannot forward by one uplink yet": f"""{NO_FAIL_MODE}
+        | do {AT_PLAIN} --rollback-after 60 | refuse one no | run 62 | installed
+        | column attached True | accept | run 8 | column attached False | by-one eth1 eth2""",
     "settings that nobody confirms": """bond threshold=60 | run 1
         | ask set bridge br0 policy=explicit window-s=9 --rollback-after 60
         | told …br0…60 s…ovs-lbt confirm br0… | ask get bridge br0 window-s | told 9 | run 70
