@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import textwrap
-import time
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -17,6 +16,7 @@ MOST_CHARACTERS = 200
 MOST_OF_LINE = 20 * MOST_CHARACTERS
 _LONG_WORD = re.compile(rf"(?<!\S)(\S{{{MOST_CHARACTERS - 1}}})\S{{2,}}")
 _COMMAND = re.compile(r"(?:^|(?<=: )|(?<=then ))ovs-(?:lbt|vsctl|ofctl) [^,;]+")
+_DAY_S = 86400
 # How to find the cause of a fault in ovs-lbt.
 OUR_LOG = "see the ovs-lbt log (journalctl -u ovs-lbt)"
 
@@ -86,7 +86,8 @@ def shortened(text: str) -> str:
 
 def time_of_day(epoch_s: float) -> str:
     """Return the time of day in UTC for a time since the epoch."""
-    return time.strftime("%H:%M:%S UTC", time.gmtime(epoch_s))
+    minutes, second = divmod(int(epoch_s % _DAY_S), 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02} UTC"
 
 
 def one_of(words: Iterable[str]) -> str:
