@@ -134,7 +134,7 @@ def may_help_now(latest: Snapshot, peaks: Snapshot) -> bool:
 
     If not, no plan is worthwhile while loads stay the same, even if peaks fall or cooldowns end.
     """
-    if _may_resplit(latest) or _may_resplit(peaks):
+    if _may_resplit(latest) or (peaks is not latest and _may_resplit(peaks)):
         return True
     most_ratio = _enough_ratio(worst_ratio(latest.uplinks))
     # Moves and the bound add up the same loads in another order, so either may be off by rounding.
@@ -167,7 +167,7 @@ def _all_are_small(snapshot: Snapshot) -> bool:
     there = (
         unit.load.utilization_ratio(fullest[unit.uplink])
         for unit in snapshot.units
-        if unit.uplink in fullest
+        if unit.load is not IDLE and unit.uplink in fullest
     )
     # A gain is a difference of two sums, which may be off by rounding.
     return max(there, default=0.0) < LEAST_GAIN_PER_ADDRESS_RATIO * 0.999

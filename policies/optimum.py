@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from policies import failover
-from policies.model import Load, Unit, Uplink
+from policies.model import IDLE, Load, Unit, Uplink
 
 
 def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
@@ -23,7 +23,9 @@ def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float
     if not serving:
         return 0.0
     total_load = sum((uplink.load for uplink in uplinks), Load())
-    total_bps = sum(uplink.capacity_bps for uplink in serving)
+    fluid_ratio = total_load.utilization_ratio(sum(uplink.capacity_bps for uplink in serving))
+    if all(unit.load is IDLE for unit in units):
+        return fluid_ratio
     fastest_bps = max(uplink.capacity_bps for uplink in serving)
 
     @functools.cache
@@ -36,7 +38,6 @@ def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float
         _shared_bps([unit.load.tx_bps for unit in units], len(serving)),
         _shared_bps([unit.load.rx_bps for unit in units], len(serving)),
     )
-    fluid_ratio = total_load.utilization_ratio(total_bps)
     return max([fluid_ratio, *alone, together.utilization_ratio(fastest_bps)])
 
 

@@ -135,11 +135,10 @@ class Scheduler:
         # change, so wait for the next one.
         known = team_view.late_known and self.late_known
         if known and any(PRESETS[policy].at_once for policy in rebalancing):
-            least_bps = min(map(team_view.capacity_bps, team_view.config.uplinks), default=0.0)
+            least_bps = min([uplink.capacity_bps for uplink in team_view.uplinks()], default=0.0)
             self.recent_loads.note_loads(team_view.loaded(), least_bps, self.remembered_s, now_s)
             self.remembered_s = now_s
-        wanted = [self._wanted(p, team_view, present.get(p), now_s) for p in policies]
-        return [found for found in wanted if found is not None]
+        return [w for p in policies if (w := self._wanted(p, team_view, present.get(p), now_s))]
 
     def _wanted(
         self, policy: str, team_view: TeamView, present: Snapshot | None, now_s: float
@@ -178,8 +177,8 @@ class Scheduler:
         ports = [port.ofport for port in team_view.config.vm_ports if port.ofport not in late]
         rise, late_rise = team_view.loads.rise(ports), IDLE
         if late:
-            uplinks = (uplink.ofport for uplink in team_view.config.uplinks)
-            late_rise = IDLE.larger(team_view.loads.rise(uplinks, RECENT_S) - rise)
+            of_uplinks = team_view.loads.rise(team_view.config.uplink_at, RECENT_S)
+            late_rise = IDLE.larger(of_uplinks - rise)
         self.filling.see(snapshot, rise, late_rise, now_s)
         self._judge_late_counters(team_view, unexplained, now_s)
         return snapshot
@@ -210,11 +209,10 @@ class Scheduler:
 
         Late counters are described in `controller.load.rates`.
         """
-        age_s = team_view.loads.counted_age_s(port.ofport for port in team_view.config.vm_ports)
+        age_s = team_view.loads.counted_age_s(team_view.late_ports)
         late = team_view.late_units(team_view.loaded())
         # Until a counter is known to be late, its steps look like bursts, so forget such peaks.
-        if new := late - self._late:
-            self.recent_loads.drop_peaks(new)
+        self.recent_loads.drop_peaks(late - self._late)
         self._late = frozenset(late)
         slack_s = team_view.config.poll_interval_s / 2
         counted = not age_s or self.filling.is_counted(now_s - age_s + slack_s)
@@ -222,7 +220,7 @@ class Scheduler:
             # If the counters of all these ports are late, their readings also cover the addresses
             # behind these ports.
             lag_s = UNITS_INTERVAL_S - slack_s
-            ports_suffice = all(map(team_view.loads.is_late, divided))
+            ports_suffice = divided <= team_view.loads.late_ports()
             counted = counted and self.filling.addresses_known(None if ports_suffice else lag_s)
         self.late_known = counted and not (
             late and self._is_unexplained(team_view, unexplained, late)

@@ -187,7 +187,8 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         """Whether a decision waits for loads of addresses behind a port whose counters are not delayed."""
         if self.bridge.scheduler.late_known or len(self.bridge.address_units.by_name) > MOST_UNITS:
             return False
-        return any(not self.bridge.loads.is_late(port.ofport) for port in self.config.per_address)
+        late = self.bridge.loads.late_ports()
+        return any(port.ofport not in late for port in self.config.per_address)
 
 
 def with_headers(read: UnitCountersRead) -> UnitCountersRead:

@@ -91,7 +91,7 @@ def _factor(carried_bps: float, others_bps: float, seems_bps: float, full_bps: f
 
 def by_uplink(units: Iterable[Unit]) -> dict[str | None, Load]:
     """Return the sums of the loads that move with units, by uplink."""
-    return sums((unit.uplink, unit.own_load) for unit in units)
+    return sums([(unit.uplink, unit.own_load) for unit in units if unit.load is not IDLE])
 
 
 def sums(loads: Iterable[tuple[str | None, Load]]) -> dict[str | None, Load]:

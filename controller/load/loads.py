@@ -153,28 +153,25 @@ class Loads:
 
     def rise(self, ofports: Iterable[int], recent_s: float = 0.0) -> Load:
         """Return the sum of the results of `Rates.rise` for the ports `ofports`."""
-        of_ports = (self.at(ofport).rates.rise(recent_s) for ofport in ofports)
-        rises = (rise for rise in of_ports if rise is not IDLE)
-        return sum(rises, Load())
+        rises = [self.at(ofport).rates.rise(recent_s) for ofport in ofports]
+        return sum([rise for rise in rises if rise is not IDLE], Load())
 
-    def is_late(self, ofport: int) -> bool:
-        """Whether the switch updates the counter of a port only about twice a second."""
-        return bool(self.at(ofport).rates.late)
+    def late_ports(self) -> set[int]:
+        """Return the ofports of ports whose counters the switch updates only about twice a second."""
+        return {ofport for ofport, port in self.ports.items() if port.rates.late}
 
     def counted_age_s(self, ofports: Iterable[int]) -> float:
         """Return how long ago, in seconds, the last full interval of a lagging counter began.
 
         An interval is the time between two updates. For several counters: the longest time; for none: 0.
         """
-        ages = [0.0]
-        for rates in (self.at(ofport).rates for ofport in filter(self.is_late, ofports)):
-            if len(rates.updates) > 1 and not rates.is_over(rates.clock_s):
-                ages.append(rates.clock_s - rates.updates[-2].clock_s)
-        return max(ages)
+        late = [rates for ofport in ofports if (rates := self.at(ofport).rates).late]
+        known = [of for of in late if len(of.updates) > 1 and not of.is_over(of.clock_s)]
+        return max([of.clock_s - of.updates[-2].clock_s for of in known], default=0.0)
 
     def unsure(self, ofports: Iterable[int]) -> bool:
         """Whether one of these ports carries traffic, but it is unknown whether its counter lags."""
-        known = (self.at(ofport).rates for ofport in ofports)
+        known = [self.at(ofport).rates for ofport in ofports]
         return any(rates.has_counted for rates in known if rates.late is None)
 
     def unit(self, ofport: int, window_s: float | None, ago_s: float = 0.0) -> Load:

@@ -83,10 +83,9 @@ class RecentLoads:
         forgotten_s = self._phases[0].until_s + PEAK_S if self._phases else math.inf
         return min(forgotten_s, self.begins_s, falls_s(self._peaks.values(), PEAK_S))
 
-    def peak_of(self, unit: str) -> Load | None:
-        """Return the peak of a unit; None if the unit is unknown, or has carried nothing."""
-        known = self._peaks.get(unit)
-        return known.load if known else None
+    def peaks(self) -> dict[str, Load]:
+        """Return the peaks of units. Units without an entry are unknown, or have carried nothing."""
+        return {name: known.load for name, known in self._peaks.items()}
 
     def drop_peaks(self, units: Iterable[str]) -> None:
         """Forget the peaks of these units, because their earlier rates are no longer valid."""

@@ -115,8 +115,7 @@ class TeamView:
         if (times := self._known_times(window_s)) is None:
             return False
         over_s, ago_s = times
-        ofports = [uplink.ofport for uplink in self.config.uplinks]
-        return self.loads.covers(ofports, over_s, ago_s + UPLINK_LAG_S)
+        return self.loads.covers(self.config.uplink_at, over_s, ago_s + UPLINK_LAG_S)
 
     def known_s(self, window_s: float) -> float:
         """Return the time, at most `window_s`, over which the loads of all uplinks are known."""
@@ -277,7 +276,7 @@ class TeamView:
             u.as_judged(u.own_load, u.load.tx_bps, u.excluded) if u.spread else u
             for u in self.loaded(window_s)
         )
-        return self._snapshot(policy, self.carrying(window_s), units)
+        return _snapshot(units, self.carrying(window_s), policy, self.config.threshold_ratio)
 
     def offered(
         self,
@@ -292,46 +291,33 @@ class TeamView:
         current one). So a move changes these loads immediately, even while queues drain and
         switches adapt. Return None if loads have been known for less than `KNOWN_S`.
         """
-        if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
+        if not self.loads.covers(self.config.uplink_at, KNOWN_S, 0.0):
             return None
         more = self.unexplained() if unexplained is None else unexplained
         units, cooling = list(self.loaded()), self.in_cooldown
-        use = "present" if peaks is NO_PEAKS else "peaks"
+        use, peak_of = "present" if peaks is NO_PEAKS else "peaks", peaks.peaks()
         for number, unit in enumerate(units):
-            most = peaks.peak_of(unit.name)
+            most = peak_of.get(unit.name)
             if unit.load is IDLE and most is None and unit.name not in cooling:
                 # Most buckets are idle.
                 continue
             load = unit.own_load
-            if most and load.tx_bps <= most.tx_bps and load.rx_bps <= most.rx_bps:
+            if most and load.tx_bps <= most.tx_bps and load.rx_bps <= most.rx_bps and load != most:
                 load = most
             excluded = unit.excluded or unit.name in cooling
             if load is not unit.load or excluded:
                 parts = unit, load, unit.load.tx_bps if unit.spread else 0.0, excluded
                 units[number] = self.reused.reuse(use, unit.name, Unit.as_judged, parts)
-        known = sums((unit.uplink, unit.load) for unit in units)
-        uplinks = tuple(u.carrying(more[u.name] + known.get(u.name, IDLE)) for u in self.uplinks())
-        return self._snapshot(policy, uplinks, tuple(units))
+        team = tuple(units), self.uplinks(), policy, self.config.threshold_ratio, more
+        return self.reused.reuse("team", policy, _snapshot, team)
 
     def unexplained(self) -> dict[str, Load]:
         """Return, by uplink name, the current traffic that does not belong to a unit on the uplink."""
         if not self._unexplained:
             known = by_uplink(self.loaded())
-            for uplink in self.carrying():
-                in_units = known.get(uplink.name, IDLE)
-                self._unexplained[uplink.name] = IDLE.larger(uplink.load - in_units)
+            for u in self.carrying():
+                self._unexplained[u.name] = IDLE.larger(u.load - known.get(u.name, IDLE))
         return self._unexplained
-
-    def _snapshot(
-        self, policy: str, uplinks: tuple[Uplink, ...], units: tuple[Unit, ...]
-    ) -> Snapshot:
-        hashed = PRESETS[policy].classifier.hashed
-        return Snapshot(
-            uplinks=uplinks,
-            units=tuple([u for u in units if u.policy == policy and (u.is_bucket or not hashed)]),
-            threshold_ratio=self.config.threshold_ratio,
-            in_sets=tuple([u for u in units if u.rules is not NO_RULES and u.rules.in_set]),
-        )
 
     @property
     def late_ports(self) -> set[int]:
@@ -339,8 +325,8 @@ class TeamView:
 
         These are ports whose own counters are late, and ports with address units.
         """
-        ports = (int(port.ofport) for port in self.config.vm_ports)
-        return {*filter(self.loads.is_late, ports), *self.divided_ports}
+        late = self.loads.late_ports()
+        return {*[p.ofport for p in self.config.vm_ports if p.ofport in late], *self.divided_ports}
 
     @property
     def divided_ports(self) -> frozenset[int]:
@@ -409,6 +395,26 @@ class TeamView:
             or self.links.by_name[uplink.name].speed_bps
             or uplink.link_speed_bps
         )
+
+
+def _snapshot(
+    units: tuple[Unit, ...],
+    uplinks: tuple[Uplink, ...],
+    policy: str,
+    threshold_ratio: float,
+    more: Mapping[str, Load] | None = None,
+) -> Snapshot:
+    """Make a team. `more`: the other traffic of uplinks that carry `units`; None: they have loads."""
+    if more is not None:
+        known = sums([(unit.uplink, unit.load) for unit in units if unit.load is not IDLE])
+        uplinks = tuple(u.carrying(more[u.name] + known.get(u.name, IDLE)) for u in uplinks)
+    hashed = PRESETS[policy].classifier.hashed
+    return Snapshot(
+        uplinks=uplinks,
+        units=tuple([u for u in units if u.policy == policy and (u.is_bucket or not hashed)]),
+        threshold_ratio=threshold_ratio,
+        in_sets=tuple([u for u in units if u.rules is not NO_RULES and u.rules.in_set]),
+    )
 
 
 def _vm_port(

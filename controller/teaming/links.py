@@ -198,11 +198,9 @@ class Links:
     @property
     def asks_s(self) -> float:
         """The next time to send a frame that reaches all uplinks; infinity if none is needed."""
-        waits = any(
-            link.failed and link.waits_for_frame and self._usable_from_s(link) <= self._ask_s
-            for link in self.by_name.values()
-        )
-        return self._ask_s if waits else NEVER_S
+        waiting = [link for link in self.by_name.values() if link.failed and link.waits_for_frame]
+        asks = any(self._usable_from_s(link) <= self._ask_s for link in waiting)
+        return self._ask_s if asks else NEVER_S
 
     def follow_paths(self, unreachable: frozenset[str], now_s: float) -> None:
         """Record `unreachable` uplinks as failed. Once reachable, they return like other failed uplinks."""

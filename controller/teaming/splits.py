@@ -94,6 +94,8 @@ class Splits:
         """Record that a policy evaluated the VM ports `asked`, and could merge those in `mergeable`."""
         assert self.mergeable_s.keys() <= self.since_s.keys(), "only split VM ports can be merged"
         mergeable = set(mergeable)
+        if not mergeable and not self.mergeable_s:
+            return
         for name in asked:
             if name not in mergeable:
                 self.mergeable_s.pop(name, None)

@@ -21,7 +21,7 @@ def take(peaks: RecentLoads, rates: tuple[int, ...], until_eighths: int, eighths
 
 
 def peaks_of(peaks: RecentLoads) -> list[Load]:
-    return [peaks.peak_of(name) or IDLE for name in UNITS]
+    return [peaks.peaks().get(name, IDLE) for name in UNITS]
 
 
 @given(
