@@ -156,7 +156,7 @@ def _affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
     if unit.uplink is None or len(members) < 2:
         return ""
     others = _some(n for uplink, names in members.items() if uplink != unit.uplink for n in names)
-    return f"on {unit.uplink}, but affinity set {unit.rules.affinity} is also on other uplinks ({others}); all members should share one uplink"
+    return f"on {unit.uplink}, apart from {others} of affinity set {unit.rules.affinity}; all members should share one uplink"
 
 
 def _anti_affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:

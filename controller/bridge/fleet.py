@@ -56,11 +56,11 @@ MOST_TOLD = 8
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Repeated internal errors while a bridge is handled, and when to handle the bridge again.
+    """Repeated internal errors of one bridge, and when to retry.
 
-    `texts`: the logged errors, the newest last. `count`: how often the bridge was handled again.
-    `until_s`: when the bridge is handled again, in seconds of engine time. `holds`: whether all timers,
-    and not only polls, wait until `until_s`. `is_new`: whether the last error must be reported.
+    `texts`: the logged errors, the newest last. `count`: the number of retries. `until_s`: when to
+    retry next, in seconds of engine time. `holds`: whether all timers, and not only polls, wait until
+    `until_s`. `is_new`: whether the last error must be reported.
     """
 
     texts: tuple[str, ...]

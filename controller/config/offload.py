@@ -94,10 +94,7 @@ def with_policies(found: Offload, policies: Iterable[str], connection_hash: str)
 def _hashed(policy: str, connection_hash: str, no_card: str | None) -> str | None:
     preset = PRESETS[policy]
     if connection_hash == "auto" and no_card is not None and preset.spreads_connections:
-        return (
-            f"hw-offload with {policy}: {no_card}, so no network card forwards, and connections that use"
-            " dp_hash are forwarded in software"
-        )
+        return f"hw-offload with {policy}: {no_card}, so connections that use dp_hash are forwarded in software"
     if connection_hash == "dp_hash" and preset.spreads_connections:
         return (
             f"hw-offload with {policy}: connection-hash is dp_hash, which tc does not support, so"

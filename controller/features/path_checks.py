@@ -156,7 +156,7 @@ def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterato
 def commands(
     config: BridgeConfig, probes: Round, asked_at: Callable[[Path], str | None], key: bytes
 ) -> Iterator[Command]:
-    """Yield the frames of a round. The last one is the proof, which the switch returns to the service.
+    """Yield the frames of a round. The last one is the service's own probe, which the switch returns.
 
     `asked_at`: returns the MAC address of the host to query on a path, if it is known.
     """

@@ -204,7 +204,7 @@ class Shaping(Feature[Shaped]):
         for port in config.vm_ports:
             rewritten = PRESETS[port.policy].classifier is Classifier.TRANSPORT
             if port.is_queued and rewritten and not (config.on_a_lag or port.unsplittable):
-                found = f"{port.policy} uses other source addresses on all but the home uplink"
+                found = f"{port.policy} rewrites source addresses on all but the home uplink"
                 yield f"shares of {port.name}: {found}; pin the port, or use another policy"
 
     def not_done(self) -> Iterator[str]:

@@ -108,7 +108,7 @@ STORIES = {
         for kind in ("bond", "plain")
     },
     "a policy that rewrites addresses": f"""{BOND} policy=dynamic vnet0.shares=100 | run 3
-        | not-done shares of vnet0: dynamic uses other source addresses… | set vnet0.pin=eth1
+        | not-done shares of vnet0: dynamic rewrites source addresses… | set vnet0.pin=eth1
         | run 3 | not-done""",
     "the kernel datapath": f"{BOND} vnet0.shares=100 | run 3 | queues None",
     # Four VM ports with one uplink each, and what is nobody's on both; addresses may use both.
