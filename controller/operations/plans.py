@@ -220,6 +220,8 @@ def unknown(basis: Basis) -> str:
     """Return the reason why a policy cannot decide yet, and the time until it can."""
     if basis.absent:
         return f"the switch has no port {', '.join(basis.absent)}, so the load is unknown"
+    if basis.known:
+        return "the switch has not counted the recent traffic of VM ports yet; try again in a few seconds"
     known = f"loads have been measured for {basis.covered_s:.0f} s"
     if basis.since_move:
         known = f"loads since the last move have been measured for {basis.covered_s:.0f} s"

@@ -162,7 +162,7 @@ def test_where_no_card_forwards_connections_are_hashed_by_dp_hash_unless_a_key_s
 ) -> None:
     row = replace(veths(), external_ids=ours(policy="dynamic", connection_hash=wanted))
     (text,) = [t for t in told(row) if t.startswith("hw-offload with dynamic: ")]
-    assert ("no network card forwards" in text) is ("use dp_hash" in text) is in_software
+    assert ("cannot offload tc flows, so connections that use dp_hash" in text) is in_software
 
 
 # ---- what cannot work ------------------------------------------------------------------------

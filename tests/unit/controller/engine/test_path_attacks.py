@@ -190,7 +190,7 @@ def test_a_flood_that_overflows_the_queue_of_the_switch_is_reported_and_causes_n
             network.deliver(network.forged(1, to))
 
     network.run_for(5.0, flood)
-    for _ in range(100):
+    for _ in range(30):
         network.run_for(0.5, flood)
         flooded = {uplink for uplink, kind, _ in network.hindered() if kind == "flooded"}
         assert flooded == {*UPLINKS.values()}

@@ -12,7 +12,8 @@ import pytest
 
 from controller.api.engine_commands import Apply
 from controller.config.rows import BridgeRow
-from controller.operations.planning import KEPT_S, LEAST_S
+from controller.operations.planning import KEPT_S, LEAST_S, Basis
+from controller.operations.plans import unknown
 from controller.teaming import buckets
 from controller.text.wording import STARTED
 from policies.model import Role
@@ -88,6 +89,10 @@ def test_before_loads_are_known_it_is_said_when_they_will_be() -> None:
     assert "are needed; try again in" in done(here.ask("plan"))
     here.run_for(wait_s + 1)
     assert ways(plan(here)) == [("vnet0", "eth1", "eth2")]
+
+
+def test_a_policy_that_waits_for_flow_counters_names_no_time_that_has_passed() -> None:
+    assert "has not counted" in unknown(Basis(window_s=30.0, covered_s=13.0, needed_s=3.0))
 
 
 def test_loads_from_before_the_last_move_do_not_count() -> None:
