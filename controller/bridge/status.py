@@ -36,7 +36,7 @@ def status(bridge: Bridge) -> BridgeStatus:
     )
     configs = (*config.uplinks, *config.absent)
     uplinks = tuple(
-        _uplink(bridge, uplink, of_record, units)
+        _uplink(bridge, team_view, uplink, of_record, units)
         for uplink, of_record in zip((*team_view.uplinks(), *absent), configs, strict=True)
     )
     utilizations = [one.uplink.utilization_ratio for one in uplinks if one.up]
@@ -44,7 +44,7 @@ def status(bridge: Bridge) -> BridgeStatus:
         config=config.asked,
         connected=bridge.connected,
         imbalance_ratio=max(utilizations, default=0.0) - min(utilizations, default=0.0),
-        optimality_ratio=_optimality_ratio(bridge),
+        optimality_ratio=_optimality_ratio(team_view),
         uplinks=uplinks,
         ports=tuple(
             _port(bridge, p, bound.get(p.name), _load(team_view, p), rules.get(p.name, {}))
@@ -55,10 +55,10 @@ def status(bridge: Bridge) -> BridgeStatus:
         moves_applied=_by_reason(bridge.placing.counts.applied),
         moves_refused=_by_reason(bridge.placing.counts.refused),
         last_decision_at=None if decided_s is None else bridge.epoch_s + decided_s,
-        buckets=_bucket_counts(bridge),
+        buckets=_bucket_counts(bridge, team_view),
         on_normal=bridge.on_normal,
         fallen_back=config.fallen_back,
-        budgets_spent=_budgets_spent(bridge),
+        budgets_spent=_budgets_spent(bridge, team_view),
         reannounced=bridge.inbound_check.reannounced,
         not_followed=bridge.inbound_check.not_followed,
         connection_hash=bridge.connection_hash.in_use,
@@ -75,35 +75,38 @@ def _path_counts(bridge: Bridge, *results: str) -> dict[str, int]:
     return {name: bridge.paths.counts[name] for name in results if bridge.checks_paths}
 
 
-def _optimality_ratio(bridge: Bridge) -> float:
+def _optimality_ratio(team_view: TeamView) -> float:
     """Return the optimality ratio of means over `LATELY_S`, because flow counters are late."""
-    team_view = bridge.placing.team_view()
     window_s = team_view.covered(LATELY_S)
     units = [replace(unit, load=unit.own_load) for unit in team_view.loaded(window_s)]
     return optimum.optimality_ratio(team_view.uplinks(window_s), units)
 
 
-def _bucket_counts(bridge: Bridge) -> dict[str, dict[str, int]]:
+def _bucket_counts(bridge: Bridge, team_view: TeamView) -> dict[str, dict[str, int]]:
     """Return the number of buckets of each hashed policy on each uplink."""
     bound, found = bridge.placing.on_switch.bound, Counter[tuple[str, str]]()
-    for unit in bridge.placing.units():
+    for unit in team_view.units():
         if unit.is_bucket and unit.name in bound:
             found[unit.policy, bound[unit.name].uplink] += 1
     names = [uplink.name for uplink in bridge.config.uplinks]
-    return {p: {n: found[p, n] for n in names} for p in bridge.placing.team_view().in_use}
+    return {p: {n: found[p, n] for n in names} for p in team_view.in_use}
 
 
-def _budgets_spent(bridge: Bridge) -> int:
+def _budgets_spent(bridge: Bridge, team_view: TeamView) -> int:
     """Return the number of units that had no move budget left at the last decision."""
     decided_s = bridge.scheduler.last_s
     if decided_s is None:
         return 0
-    cooldowns = bridge.scheduler.cooldowns(bridge.placing.team_view(), decided_s)
+    cooldowns = bridge.scheduler.cooldowns(team_view, decided_s)
     return sum(spent for _, spent in cooldowns.values())
 
 
 def _uplink(
-    bridge: Bridge, uplink: Uplink, config: UplinkConfig, units: Mapping[str, dict[str, int]]
+    bridge: Bridge,
+    team_view: TeamView,
+    uplink: Uplink,
+    config: UplinkConfig,
+    units: Mapping[str, dict[str, int]],
 ) -> UplinkStatus:
     absent = config in bridge.config.absent
     return UplinkStatus(
@@ -123,7 +126,7 @@ def _uplink(
         path_hindered=tuple(one for one in bridge.probing.hindrances if one.uplink == uplink.name),
         waits=bridge.links.why_waiting(config),
         absent=absent,
-        capacity_guessed=bridge.placing.team_view().known_capacity_bps(config) is None,
+        capacity_guessed=team_view.known_capacity_bps(config) is None,
     )
 
 

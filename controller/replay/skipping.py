@@ -116,7 +116,7 @@ def quiet_until_s(
             _repeats(port.rates) for port in bridge.loads.ports.values()
         ):
             return now_s
-        change_s = _changes_s(bridge, last_s)
+        change_s = _changes_s(bridge, team_view, last_s)
         if bridge.placing.hashed and not (
             readings.show_buckets(steady_s) and readings.buckets_repeat(bridge.loads)
         ):
@@ -132,14 +132,14 @@ def quiet_until_s(
     return math.inf
 
 
-def _changes_s(bridge: Bridge, last_s: float) -> float:
+def _changes_s(bridge: Bridge, team_view: TeamView, last_s: float) -> float:
     """Return when a decision may differ from the one at `last_s` if readings stay the same.
 
     Infinity: decisions do not change until readings do. `last_s`: even the next decision may
     differ, for example because a condition has then lasted long enough.
     """
-    scheduler, team_view = bridge.scheduler, bridge.placing.team_view()
-    policies, recent = team_view.config.rebalancing, scheduler.recent_loads
+    scheduler, recent = bridge.scheduler, bridge.scheduler.recent_loads
+    policies = team_view.config.rebalancing
     if any(scheduler.pauses(policy, team_view, last_s) for policy in policies):
         return last_s
     change_s = min(
