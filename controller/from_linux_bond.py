@@ -287,7 +287,8 @@ def _linked(member: str) -> bool:
 
 
 def _heard(members: Sequence[str]) -> bool:
-    return all("true" in _vsctl("get", "interface", m, "lacp_current") for m in members)
+    current = (_vsctl("get", "interface", member, "lacp_current") for member in members)
+    return all(one.strip() == "true" for one in current)
 
 
 def _has_carrier(device: str) -> bool:
