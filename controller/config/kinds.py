@@ -29,6 +29,7 @@ MOST_NOTE_CHARACTERS = 100
 MOST_HOSTS = 8
 FAIL_MODES = ("standalone", "secure")
 WRITTEN_BY_US = "a value that only the service writes"
+# The seconds in each unit of a duration.
 PARTS_S = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 T = TypeVar("T")
@@ -221,11 +222,12 @@ _ON_OR_OFF = name_in(("on", "off", "true", "false"))
 FLAG = replace(_ON_OR_OFF, parse=lambda text: _ON_OR_OFF.parse(text) in ("on", "true"))
 # Parsed to bits per second.
 MBPS = amount("a rate in Mbit/s", 0.001, MAX_MBPS, lambda mbps: mbps * 1e6)
-# Hosts in the network, each with its VLAN.
+# Parsed to seconds.
 DURATION = Kind(
     checked(lambda text: integer(1, 10**6).parse(text[:-1]) * PARTS_S.get(text[-1:], 0), bool),
     "a duration such as 90m, 12h, 7d or 2w",
 )
+# Hosts in the network, each with its VLAN.
 HOSTS = Kind(
     checked(
         lambda text: tuple(map(CheckedHost.of, text.split(","))),

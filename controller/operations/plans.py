@@ -221,6 +221,7 @@ def unknown(basis: Basis) -> str:
     if basis.absent:
         return f"the switch has no port {', '.join(basis.absent)}, so the load is unknown"
     if basis.known:
+        # The counters of uplinks are live, but those of flows are late.
         return "the switch has not counted the recent traffic of VM ports yet; try again in a few seconds"
     known = f"loads have been measured for {basis.covered_s:.0f} s"
     if basis.since_move:
