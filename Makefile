@@ -138,10 +138,8 @@ test-all: setup-kernel wheels atheris
 
 test-ryu:
 	@.ci/setup ryu
-	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest -n $$(nproc) tests/wire tests/unit/controller/openflow \
-		$(PYTEST_ARGS)
-	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
-		$(RYU) $(PYTEST_ARGS)
+	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest tests/wire tests/unit/controller/openflow $(PYTEST_ARGS)
+	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest $(RYU) $(PYTEST_ARGS)
 
 # This needs only debootstrap from the machine, so it has no set-up.
 test-fresh:
