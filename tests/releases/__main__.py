@@ -28,7 +28,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
@@ -282,7 +283,7 @@ def _run_parts(
 ) -> Generator[tuple[Part, list[dict[str, Any]], str]]:
     """Each part as it ends, with the results of its steps and what it ran on."""
     for (at_a_time, place), same in itertools.groupby(
-        parts, lambda part: (part.at_a_time, part.place)
+        parts, lambda part: (part.at_a_time, EACH_ROOT if part.place in RELEASES else part.place)
     ):
         on = _kernel_or_why() if place == GUEST else None
         run = partial(_run_part, on, out)
@@ -293,12 +294,27 @@ def _run_parts(
             continue
         pool = ThreadPoolExecutor(at_a_time)
         try:
-            begun = {pool.submit(run, part): part for part in same}
-            for one in as_completed(begun):
-                yield begun[one], *one.result()
+            # Only the next one of a root, as a root runs one step at a time.
+            chains = [deque(chain) for chain in _chains(same)]
+            begun = {pool.submit(run, chain[0]): chain for chain in chains}
+            while begun:
+                one = next(as_completed(begun))
+                chain = begun.pop(one)
+                part = chain.popleft()
+                if chain:
+                    begun[pool.submit(run, chain[0])] = chain
+                yield part, *one.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             running.end_all()
+
+
+def _chains(parts: Iterable[Part]) -> Iterable[list[Part]]:
+    """Parts of one root together, in their order; each other part by itself."""
+    chains: dict[str, list[Part]] = {}
+    for part in parts:
+        chains.setdefault(part.place if part.place in RELEASES else part.name, []).append(part)
+    return chains.values()
 
 
 def _kernel_or_why() -> kernel.Kernel | str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.releases import everything, result
 from tests.releases.everything import ONLY_ON_THE_KERNEL
+from tests.releases.root import RELEASES
 from tests.releases.steps import KERNEL
 
 CHECKOUT = everything.CHECKOUT
@@ -36,6 +38,14 @@ def test_parts_have_names_of_their_own_and_take_six_hours_on_two_cores(
     assert len({part.name for part in parts}) == len(parts)
     assert {part.group for part in parts} == {*everything.GROUPS}
     assert everything.minutes(parts) < 360
+
+
+def test_a_root_runs_its_steps_in_their_order() -> None:
+    parts = [part for part in everything.parts() if part.place in RELEASES]
+    took_s = {part.name: float(number) for number, part in enumerate(parts)}
+    assert everything.planned(parts, took_s) == [
+        replace(part, planned_s=took_s[part.name]) for part in parts
+    ]
 
 
 @pytest.mark.system
