@@ -94,5 +94,10 @@ class Tracer:
 
     def outputs(self, ofport: int, frame: bytes) -> list[str]:
         """The interfaces that the frame would leave by, one entry per copy, in order."""
-        traced = _traced(self._switch, self._bridge, f"in_port={ofport}", frame.hex())
-        return [self._ports[number] for number, _ in traced]
+        return [port for port, _ in self.copies(ofport, frame)]
+
+    def copies(self, ofport: int, frame: bytes) -> list[tuple[str, int]]:
+        """The same, each with the TCI that the frame then has. The switch learns from the frame."""
+        tci = _PRESENT | int.from_bytes(frame[14:16], "big") if frame[12:14] == b"\x81\0" else 0
+        traced = _traced(self._switch, self._bridge, f"in_port={ofport}", frame.hex(), tci=tci)
+        return [(self._ports[number], tag) for number, tag in traced]

@@ -19,7 +19,7 @@ from controller.dataplane.tables import BROADCAST, ETH_RARP, Register, Table
 from controller.dataplane.team import Endpoint, Hash, Team, VmPort
 from policies.classifiers import Classifier
 from policies.model import OfPort
-from tests.unit.forwarding import Copy, as_number, frame, through_table
+from tests.unit.simulator import Copy, as_number, frame, through_table
 
 UPLINKS = tuple(OfPort(n) for n in (1, 2, 3))
 ENDPOINT, OTHER = OfPort(10), OfPort(11)

@@ -15,7 +15,7 @@ from controller.dataplane.tables import VLAN_PRESENT, Register, openflow_port
 from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
 from tests.unit.controller.dataplane.teams import teams, vm_numbers
-from tests.unit.forwarding import frame, through_group
+from tests.unit.simulator import frame, through_group
 
 
 @given(teams(), st.data())

@@ -24,7 +24,7 @@ from controller.dataplane.team import Hash, Team, VmPort
 from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
 from tests.ip_hash import ip_hash
-from tests.unit.forwarding import Copy, as_number, frame, matches, through_group, through_table
+from tests.unit.simulator import Copy, as_number, frame, matches, through_group, through_table
 
 UPLINKS = tuple(OfPort(n) for n in (1, 2, 3, 4))
 OFF_HOME_MACS = {uplink: f"0a:00:00:00:00:{uplink:02x}" for uplink in UPLINKS}

@@ -16,7 +16,7 @@ from controller.dataplane.team import Team
 from policies.model import OfPort
 from tests.unit.controller.dataplane.teams import teams, vm_numbers
 from tests.unit.controller.dataplane.walking import from_port
-from tests.unit.forwarding import frame, through_group, through_table
+from tests.unit.simulator import frame, through_group, through_table
 
 
 @given(teams())

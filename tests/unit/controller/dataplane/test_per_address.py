@@ -12,7 +12,7 @@ from controller.dataplane.pipeline import build
 from controller.dataplane.tables import BROADCAST, VLAN_PRESENT, Register, Table, openflow_port
 from controller.dataplane.team import Team
 from tests.unit.controller.dataplane.teams import is_kind, teams, vm_numbers
-from tests.unit.forwarding import as_number, frame, through_table
+from tests.unit.simulator import as_number, frame, through_table
 
 
 @given(teams(), st.data())

@@ -16,7 +16,7 @@ from controller.dataplane.tables import BROADCAST, Register, Table
 from controller.dataplane.team import Team, VmPort
 from policies.model import OFPORT_LOCAL, OfPort
 from tests.unit.controller.dataplane.teams import UPLINKS
-from tests.unit.forwarding import frame, through_table
+from tests.unit.simulator import frame, through_table
 
 GONE, NEIGHBOUR = OfPort(10), OfPort(11)
 GONE_MAC, NEIGHBOUR_MAC, OTHER_MAC = "52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:99"

@@ -15,7 +15,7 @@ from controller.dataplane.team import Team, VmPort
 from controller.dataplane.unicast import opens
 from policies.model import OfPort
 from tests.unit.controller.dataplane.teams import is_kind, teams
-from tests.unit.forwarding import frame, through_table
+from tests.unit.simulator import frame, through_table
 
 
 @given(teams())

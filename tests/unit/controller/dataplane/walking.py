@@ -27,7 +27,7 @@ from controller.dataplane.specs import (
 )
 from controller.dataplane.tables import FLOODED, VLAN_PRESENT, Register, Table, openflow_port
 from controller.dataplane.team import VmPort
-from tests.unit.forwarding import as_number, frame
+from tests.unit.simulator import as_number, frame
 
 Known = dict[str, MatchValue]
 Copy = tuple[int, int]
