@@ -13,6 +13,7 @@ from controller.api.engine_commands import Command, DeliverFrame, ReadLearned, R
 from controller.api.events import LearnedRead
 from controller.config.values import BridgeConfig
 from controller.dataplane import frames, specs
+from controller.dataplane.hashing import is_hashed
 from controller.features.feature import Feature, Schedule, Timer
 from controller.features.learned_addresses import learns
 from controller.teaming.address_units import Located
@@ -47,6 +48,8 @@ class Announcer(Feature[LearnedRead]):
     introductions: list[Command] = field(default_factory=list)
     # Whether a reading was requested directly after the pending bundle, to show the state after the bundle.
     reads_ahead: bool = False
+    # Whether the switch places each address behind a VM port by a hash, by the port's ofport.
+    _hashed: dict[int, bool] = field(default_factory=dict)
     # When addresses may be read again for units or queues, in seconds of engine time.
     _read_again_s: float = 0.0
 
@@ -96,9 +99,27 @@ class Announcer(Feature[LearnedRead]):
         otherwise = bridge.address_units.take_unannounced(
             bridge.installed or specs.EMPTY, bridge.config, bridge.placing.on_switch.bound
         )
+        rehashed = self._take_rehashed()
         if not bridge.config.on_a_lag:
-            announced |= otherwise
+            announced |= otherwise | rehashed
         self.announce(announced, now_s)
+
+    def _take_rehashed(self) -> frozenset[int]:
+        """Return the VM ports whose addresses the switch has begun, or has stopped, to place by a hash.
+
+        Their addresses have other uplinks then, although the ports have not moved.
+        """
+        installed, split = self.bridge.installed or specs.EMPTY, self.bridge.placing.split
+        before, self._hashed, changed = self._hashed, {}, set()
+        for port in self.config.vm_ports:
+            ofport, policy = int(port.ofport), hashed_by(port, split)
+            wanted = policy is not None and PRESETS[policy].classifier.by_address
+            was = before.get(ofport, wanted)
+            self._hashed[ofport] = was
+            if was is not wanted and is_hashed(installed, ofport) is (policy is not None):
+                self._hashed[ofport] = wanted
+                changed.add(ofport)
+        return frozenset(changed)
 
     def announce_failover(self) -> list[Command]:
         """Announce VM ports and addresses immediately if a link failure changed their uplink.
