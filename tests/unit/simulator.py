@@ -36,6 +36,8 @@ from controller.dataplane.specs import (
 )
 from controller.dataplane.tables import OFPP_NORMAL, VLAN_PRESENT, Table
 
+# What a switch knows of a frame, and the frame itself has not.
+INSIDE = ("reg", "metadata", "pkt_mark")
 PORTS = {6: ("tcp_src", "tcp_dst"), 17: ("udp_src", "udp_dst"), 132: ("sctp_src", "sctp_dst")}
 
 
@@ -114,7 +116,8 @@ class Simulator:
     def receive(self, ofport: int, sent: Mapping[str, int]) -> list[Copy]:
         """The copies of a frame that comes in by a port; none goes back by it, or by a port that is down."""
         self._new.clear()
-        found = self.look_up(Table.CLASSIFY, {**sent, "in_port": ofport})
+        outside = {name: value for name, value in sent.items() if not name.startswith(INSIDE)}
+        found = self.look_up(Table.CLASSIFY, {**outside, "in_port": ofport})
         return [
             copy
             for copy in found
