@@ -21,6 +21,9 @@ from controller.dataplane.tables import FROM_SOURCE, SAME_VLAN, Kind, Register, 
 from controller.dataplane.team import Team, VmPort, kept
 from policies.model import OfPort
 
+# Look up whether a frame from a VM port must lock its source address, and lock the address.
+LOCKS = tuple(map(specs.Resubmit, (Table.ANNOUNCEMENT, Table.LOCK, Table.SET_LOCK)))
+
 
 def flows(team: Team) -> Iterator[FlowSpec]:
     for port in team.vm_ports:
@@ -38,7 +41,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 @kept
 def _of(port: VmPort, on_a_lag: bool) -> Iterable[FlowSpec]:
-    return (*_learn_from(port, on_a_lag), *_guard_addresses(port), *_lock(port, on_a_lag))
+    return (*_learn_from(port), *_guard_addresses(port), *_lock(port, on_a_lag))
 
 
 def learn_outside() -> specs.Learn:
@@ -94,13 +97,10 @@ def _beyond_limit(
     yield flow(Table.DESTINATION, priority, succeeded, lock, specs.SetField(tried, 0), again)
 
 
-def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
+def _learn_from(port: VmPort) -> Iterator[FlowSpec]:
     """Yield flows that learn the source of every frame that the VM port is allowed to send."""
     # LEARNED is set before the learn actions, which do not set it in a trace (`ofproto/trace`).
     learn = specs.SetField(Register.LEARNED, 1), *learn_source(port.ofport, port.vlans)
-    lock: specs.Actions = (specs.Resubmit(Table.LOCK), specs.Resubmit(Table.SET_LOCK))
-    if not on_a_lag:
-        lock = (specs.Resubmit(Table.ANNOUNCEMENT), *lock)
     from_port: specs.Fields = {Register.VM_PORT: port.ofport}
     accepted = [(40, {**from_port, "eth_src": mac}) for mac in port.attached_macs]
     if port.forges:
@@ -111,7 +111,7 @@ def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
     for priority, sent in accepted:
         yield flow(Table.LEARN, priority, sent, *learn, goto=Table.DESTINATION)
         flooded = {**sent, "eth_dst": tables.MULTICAST}
-        yield flow(Table.LEARN, priority + 5, flooded, *learn, *lock, goto=Table.DESTINATION)
+        yield flow(Table.LEARN, priority + 5, flooded, *learn, *LOCKS, goto=Table.DESTINATION)
 
 
 def learn_source(ofport: OfPort, vlans: PortVlans) -> tuple[specs.Learn, specs.Learn]:
@@ -167,13 +167,14 @@ def _lock(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
 
     While the address is locked, announcements from outside are treated as returning frames. On a
     LAG, no frame should return, so any frame from outside means that the address has moved away, except
-    for `LAG_LOCK_TIMEOUT_S` after a frame that the VM port flooded.
+    for `LAG_LOCK_TIMEOUT_S` after a similar frame that the VM port flooded.
     """
+    similar = (specs.LearnMatch(Register.NIBBLES, Register.NIBBLES, 32),) if on_a_lag else ()
     lock = specs.Learn(
         Table.LOCK,
         tables.learned_cookie(port.ofport, port.vlans),
         tables.LAG_LOCK_TIMEOUT_S if on_a_lag else tables.LOCK_TIMEOUT_S,
-        (SAME_VLAN, FROM_SOURCE, tables.IS_LOCKED),
+        (SAME_VLAN, FROM_SOURCE, *similar, tables.IS_LOCKED),
         limit=tables.ADDRESSES_PER_PORT_MAX,
     )
     announces = {Register.VM_PORT: int(port.ofport)}

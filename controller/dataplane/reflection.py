@@ -10,7 +10,8 @@ which continues in PRESENT or ABSENT.
 Invariant: a frame from an uplink with a source address behind a VM port is dropped, unless the frame
 announces that the address has moved away. An address that was announced from this bridge in the last
 `LOCK_TIMEOUT_S` seconds has not moved away. On a LAG, every frame is an announcement, unless this bridge
-has flooded a frame from the address in the last `LAG_LOCK_TIMEOUT_S` seconds.
+has flooded a similar frame from the address in the last `LAG_LOCK_TIMEOUT_S` seconds. So a router on
+another host can use the address of a router VM at the same time.
 
 Invariant: register ANNOUNCES is 1 only for RARP, for neighbour advertisements to a group, and for
 ARP about the sender's own address.
@@ -36,7 +37,7 @@ from policies.model import OFPORT_LOCAL, OfPort
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
-    yield from _announcements()
+    yield from _similar_frames() if team.hears_everywhere else _announcements()
     yield from _reflections(team.hears_everywhere)
     for port in team.vm_ports:
         learned = {Register.LOCAL: 1, Register.BEHIND: port.ofport}
@@ -45,7 +46,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 @kept
 def _announcements() -> Iterator[FlowSpec]:
-    """Yield flows that recognize announcements. They are the same for every team."""
+    """Yield flows that recognize announcements. They are the same for every team without a LAG."""
     announces = specs.SetField(Register.ANNOUNCES, 1)
     rarp: specs.Fields = {"eth_type": tables.ETH_RARP, "eth_dst": BROADCAST}
     yield flow(Table.ANNOUNCEMENT, 10, rarp, announces)
@@ -63,12 +64,26 @@ def _announcements() -> Iterator[FlowSpec]:
         yield flow(Table.SAME_NIBBLE, 10, {Register.NIBBLES: (nibble << 4 | nibble, 0xFF)})
     yield flow(Table.SAME_NIBBLE, 0, {}, specs.LoadBits(Register.NIBBLES, 8, 1, 1))
     yield flow(Table.GRATUITOUS, 10, {Register.NIBBLES: (0, 0x100)}, announces)
-    # Announcements forwarded from the switch's flow cache would set no lock, and returning ones would
-    # not find a lock. So cached flows also match an unused bit of pkt_mark: one bit with a lock, another
-    # bit without a lock. When a lock begins or ends, revalidation then deletes the cached flow, because
-    # the cached flow's match is too wide.
-    for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
-        yield flow(table, 10, {"pkt_mark": (0, 1 << locked)})
+
+
+@kept
+def _similar_frames() -> Iterator[FlowSpec]:
+    """Yield flows that copy a part of each frame's addresses, which a returning frame has as well.
+
+    A part is enough, and limits the number of locks of a VM that sends to each address of a network.
+    """
+    addresses = {
+        tables.ETH_ARP: ("eth_dst", "arp_spa", "arp_tpa"),
+        tables.ETH_IPV4: ("eth_dst", "ipv4_src"),
+        tables.ETH_IPV6: ("eth_dst", "ipv6_src"),
+    }
+    yield flow(Table.ANNOUNCEMENT, 0, {}, specs.CopyBits("eth_dst", 0, Register.NIBBLES, 0, 8))
+    for eth_type, fields in addresses.items():
+        copies = (
+            specs.CopyBits(field, 0, Register.NIBBLES, 8 * place, 8)
+            for place, field in enumerate(fields)
+        )
+        yield flow(Table.ANNOUNCEMENT, 10, {"eth_type": eth_type}, *copies)
 
 
 @kept
@@ -76,11 +91,14 @@ def _reflections(on_a_lag: bool) -> Iterator[FlowSpec]:
     """Yield flows for frames from uplinks. These flows depend only on whether the uplinks are a LAG."""
     # Frames that can announce that an address has moved away, and look-ups to determine whether they do.
     frames: specs.Fields = {} if on_a_lag else {"eth_dst": MULTICAST}
-    look_up: specs.Actions = (specs.Resubmit(Table.LOCK),)
-    moved: specs.Fields = {}
-    if not on_a_lag:
-        look_up = (specs.Resubmit(Table.ANNOUNCEMENT), *look_up)
-        moved = {Register.ANNOUNCES: 1}
+    look_up = specs.Resubmit(Table.ANNOUNCEMENT), specs.Resubmit(Table.LOCK)
+    moved: specs.Fields = {} if on_a_lag else {Register.ANNOUNCES: 1}
+    # Announcements forwarded from the switch's flow cache would set no lock, and returning ones would
+    # not find a lock. So cached flows also match an unused bit of pkt_mark: one bit with a lock, another
+    # bit without a lock. When a lock begins or ends, revalidation then deletes the cached flow, because
+    # the cached flow's match is too wide.
+    for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
+        yield flow(table, 10, {"pkt_mark": (0, 1 << locked)})
     local_source = specs.Resubmit(Table.LOCAL_SOURCE)
     yield flow(Table.FROM_UPLINK, 10, {"eth_dst": MULTICAST}, local_source, goto=Table.REFLECTION)
     elsewhere = {Register.LOCAL: 0}

@@ -65,7 +65,8 @@ class Register(StrEnum):
     LOCAL = "reg4"  # 1: the source address is behind a VM port
     LOCKED = "reg5"  # 1: the source address was announced from this bridge a moment ago
     ANNOUNCES = "reg6"  # 1: the frame announces its source address
-    NIBBLES = "reg7"  # bits 0-3 and 4-7 are compared; bit 8 is set if a pair differed
+    # Bits 0-3 and 4-7 are compared; bit 8 is set if a pair differed. On a LAG: parts of the addresses.
+    NIBBLES = "reg7"
     LEARNED = "reg8"  # 1: the source address has been learned on its VM port
     NORMAL = "reg9"  # 1: the frame is left to NORMAL
     HOME = "reg10"  # the sender's home uplink; in frames from uplinks: the target VM port
@@ -88,7 +89,7 @@ ELSEWHERE = 0xFFFF
 DONE = 0xFFFD
 LEARNED_TIMEOUT_S = 300
 LOCK_TIMEOUT_S = 5
-# On a LAG, every multicast frame sets the lock. Returning frames arrive within milliseconds.
+# On a LAG, every multicast frame sets a lock. Returning frames arrive within milliseconds.
 LAG_LOCK_TIMEOUT_S = 1
 # For this time after a frame from an off-home address, frames to the address are accepted on any uplink.
 SPOKEN_TIMEOUT_S = 10

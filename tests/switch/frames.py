@@ -180,8 +180,8 @@ def arp_reply(source: str, destination: str, vlan: int, frame_id: int) -> bytes:
     return _arp(source, "192.0.2.1", "192.0.2.2", vlan, frame_id, destination)
 
 
-def arp_request(source: str, vlan: int, frame_id: int) -> bytes:
-    return _arp(source, "192.0.2.1", "192.0.2.99", vlan, frame_id)
+def arp_request(source: str, vlan: int, frame_id: int, target: str = "192.0.2.99") -> bytes:
+    return _arp(source, "192.0.2.1", target, vlan, frame_id)
 
 
 def gratuitous_arp(source: str, vlan: int, frame_id: int) -> bytes:
@@ -195,10 +195,12 @@ def rarp(source: str, vlan: int, frame_id: int) -> bytes:
     return ethernet(source, BROADCAST, ETH_RARP, body, vlan, frame_id)
 
 
-def neighbour_solicitation(source: str, vlan: int, frame_id: int) -> bytes:
-    target = IPv6Address("fe80::63").packed
+def neighbour_solicitation(source: str, vlan: int, frame_id: int, number: int = 0x63) -> bytes:
+    """A solicitation of fe80::`number`, which is at most 255."""
+    target = IPv6Address(f"fe80::{number:x}").packed
     body = struct.pack("!BBHI", 135, 0, 0, 0) + target + b"\x01\x01" + mac_bytes(source)
-    return _icmpv6(source, ND_MULTICAST, "ff02::1:ff00:63", body, vlan, frame_id)
+    group = f"{ND_MULTICAST[:-2]}{number:02x}"
+    return _icmpv6(source, group, f"ff02::1:ff00:{number:x}", body, vlan, frame_id)
 
 
 def solicited_advertisement(source: str, destination: str, vlan: int, frame_id: int) -> bytes:

@@ -39,6 +39,8 @@ GROUPS = (f"239.1.{n >> 8}.{n & 0xFF}" for n in itertools.count(1))
 # OpenFlow's shortest timeout, which the switch looks for once a second.
 LOCKED_S = 2.2
 INBOUND_PPS = 500
+# An address of two routers, and how often both use it.
+SHARED_MAC, SHARED_TURNS = "00:00:5e:00:01:07", 3
 MORE_VLANS_THAN_LEARNED = range(2, 1032)
 
 
@@ -164,6 +166,43 @@ def test_on_a_lag_an_address_that_has_moved_away_silently_is_heard(
             return to_it() == [str(vm)]
 
         wait_until(is_back, "the address is here again")
+
+
+@on_beds(next(spec for spec in BEDS if spec.is_lag))
+def test_on_a_lag_routers_here_and_elsewhere_share_an_address(bed: Bed, service: Service) -> None:
+    """Only a frame like one that this host has just flooded is taken for one that comes back."""
+    router, neighbour, _ = bed.vms
+    host = bed.hosts[0]
+
+    def kinds(number: int) -> list[frames.Builder]:
+        def advertises(source: str, vlan: int, frame_id: int) -> bytes:
+            own, to, group = f"192.0.2.{number}", "01:00:5e:00:00:12", "224.0.0.18"
+            udp = functools.partial(frames.udp, source_ip=own, destination_ip=group)
+            return udp(source, to, vlan=vlan, frame_id=frame_id)
+
+        asks = functools.partial(frames.arp_request, target=f"198.51.100.{number}")
+        return [asks, advertises, functools.partial(frames.neighbour_solicitation, number=number)]
+
+    def heard() -> list[Counter[tuple[str, int]]]:
+        """Where each frame comes out, if the routers flood in turn, one frame after another."""
+        pairs = zip(*map(kinds, next(numbers)), strict=True)
+        turns = [shot for here, there in pairs for shot in both(here, there)]
+        return [at for shot in turns for at in bed.came_out([shot])]
+
+    def both(here: frames.Builder, there: frames.Builder) -> Iterator[Shot]:
+        yield bed.frame_of(router, here, SHARED_MAC, "the router here")
+        yield bed.frame_of(host, there, SHARED_MAC, "the router elsewhere")
+        yield bed.frame_of(neighbour, frames.to(SHARED_MAC), story="to the last one")
+
+    numbers = itertools.cycle(((1, 2), (3, 4), (5, 6)))
+    bed.introduce_to_normal()
+    alone = [heard() for _ in range(SHARED_TURNS)]
+    with service.attached(bed, "--policy", "originating-port"):
+        bed.introduce()
+        assert [heard() for _ in range(SHARED_TURNS)] == alone
+        own, end = bed.frame_of(router, source=SHARED_MAC), bed.uplinks[1].upstream_end
+        reflected = bed.shot(end, frames.broadcast, SHARED_MAC, 0, 0, "reflected")
+        assert not bed.fire([own, reflected])[reflected.frame_id].points
 
 
 @on_beds(*[spec for spec in NO_LAG if spec.on_bond])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.dataplane import reflection
 from controller.dataplane.pipeline import build
-from controller.dataplane.specs import FlowSpec, Output, Pipeline, Resubmit, SetField, flow
+from controller.dataplane.specs import Fields, FlowSpec, Output, Pipeline, Resubmit, SetField, flow
 from controller.dataplane.tables import BROADCAST, Register, Table
 from controller.dataplane.team import Team, VmPort
 from policies.model import OFPORT_LOCAL, OfPort
@@ -84,6 +84,45 @@ def test_a_frame_of_ours_that_comes_back_is_dropped_unless_its_address_or_its_po
     assert (NEIGHBOUR in {copy.port for copy in copies}) == (delivered and not reflected)
     # Nobody is at the port that is gone, and a frame for it is dropped.
     assert {copy.port for copy in copies} <= {GONE, NEIGHBOUR}
+
+
+ARP, IPV4, IPV6 = 0x0806, 0x0800, 0x86DD
+ASKS = {"eth_type": ARP, "eth_dst": BROADCAST, "arp_spa": 0xC0000201, "arp_tpa": 0xC0000263}
+VRRP = {"eth_type": IPV4, "eth_dst": "01:00:5e:00:00:12", "ipv4_src": 0xC0000201}
+SOLICITS = {"eth_type": IPV6, "eth_dst": "33:33:ff:00:00:63", "ipv6_src": "fe80::1"}
+
+
+@pytest.mark.parametrize(
+    ("flooded", "parts", "change"),
+    [
+        (ASKS, 0x6301FF, {"arp_tpa": 0xC0000264}),
+        (ASKS, 0x6301FF, {"arp_spa": 0xC0000202}),
+        (VRRP, 0x0112, {"ipv4_src": 0xC0000202}),
+        (SOLICITS, 0x0163, {"eth_dst": "33:33:ff:00:00:64"}),
+        (SOLICITS, 0x0163, {"ipv6_src": "fe80::2"}),
+        ({"eth_type": OTHER, "eth_dst": BROADCAST}, 0xFF, {"eth_dst": OTHER_MAC}),
+    ],
+)
+def test_on_a_lag_a_frame_comes_back_only_if_a_similar_one_was_flooded(
+    flooded: dict[str, int | str], parts: int, change: dict[str, int | str]
+) -> None:
+    """Routers on two hosts may share an address."""
+    here, there = VmPort(GONE, UPLINKS), VmPort(NEIGHBOUR, UPLINKS)
+    built = build(Team(UPLINKS, (here, there), hears_everywhere=True))
+    local = SetField(Register.LOCAL, 1), SetField(Register.BEHIND, GONE)
+    locked: Fields = {"eth_src": GONE_MAC, Register.NIBBLES: parts}
+    learned = (
+        flow(Table.LOCAL_SOURCE, 10, {"eth_src": GONE_MAC}, *local),
+        flow(Table.LOCK, 10, locked, SetField(Register.LOCKED, 1)),
+    )
+    installed = Pipeline({**built.flows, **{one.key: one for one in learned}}, built.groups)
+
+    def delivered(fields: dict[str, int | str]) -> bool:
+        sent = frame(eth_src=GONE_MAC, **fields, **{Register.UPLINK: int(UPLINKS[0])})
+        copies = through_table(installed, Table.FROM_UPLINK, sent, {*UPLINKS, GONE, NEIGHBOUR})
+        return NEIGHBOUR in {copy.port for copy in copies}
+
+    assert not delivered(flooded) and delivered(flooded | change)
 
 
 ASK, SAY, YES = 100, 101, 1
