@@ -26,6 +26,7 @@ risk: packets are lost while members are moved. The VMs lose their network, beca
 KEPT = (
     "to keep this after a reboot, replace the Linux bond in the configuration of your distribution:"
 )
+LEASED = "start a DHCP client on {} before the lease of its address ends."
 VLANS_STAY = "keep the VLAN devices, with the bridge instead of the bond as their parent device."
 IFUPDOWN = """\
 --- /etc/network/interfaces (ifupdown)
@@ -55,7 +56,7 @@ network:
     {bridge}:
       interfaces: [{bond}]
       macaddress: "{mac}"
-{addresses}{routes}      openvswitch: {{}}"""
+{dhcp}{addresses}{routes}      openvswitch: {{}}"""
 NETWORKMANAGER = """\
 --- NetworkManager
 {add} ovs-bridge conn.interface {bridge} con-name {bridge}
@@ -169,17 +170,19 @@ def _told(stack: Stack) -> list[str]:
 def configuration(host: Host) -> str:
     """Return how to configure the bridge and its bond in ifupdown, netplan and NetworkManager."""
     bond, bridge, own = host.bond, host.bridge, host.own
-    # Router advertisements configure dynamic IPv6 addresses.
-    lasting = (a for a in own.addresses if ":" not in a or " valid_lft " not in a)
-    addresses = [address.partition(" ")[0] for address in lasting]
+    # DHCP and router advertisements configure addresses with a limited lifetime.
+    limited = [address for address in own.addresses if " valid_lft " in address]
+    addresses = [a.partition(" ")[0] for a in own.addresses if a not in limited]
+    dhcp = any(":" not in address for address in limited)
     ipv4 = [address for address in addresses if ":" not in address]
     ipv6 = [address for address in addresses if ":" in address]
-    gateway = _gateway(own.routes) if ipv4 else ""
+    gateway = _gateway(own.routes) if ipv4 and not dhcp else ""
     gateway6 = _gateway(own.routes6) if ipv6 else ""
-    # ifupdown uses only one `address` of a stanza.
-    lines = [f"address {address}" for address in ipv4[:1]]
+    # ifupdown uses only one `address` of a stanza, and none with DHCP.
+    first, more = ([], addresses) if dhcp else (ipv4[:1], [*ipv4[1:], *ipv6])
+    lines = [f"address {address}" for address in first]
     lines += [f"gateway {gateway}"] if gateway else []
-    lines += [f"up ip address add {address} dev {bridge}" for address in [*ipv4[1:], *ipv6]]
+    lines += [f"up ip address add {address} dev {bridge}" for address in more]
     lines += [f"up ip route add default via {gateway6} dev {bridge}"] if gateway6 else []
     lacp = bond.mode == LACP
     words = {
@@ -192,7 +195,7 @@ def configuration(host: Host) -> str:
     }
     ifupdown = IFUPDOWN.format(
         **words,
-        inet="static" if ipv4 else "manual",
+        inet="dhcp" if dhcp else "static" if ipv4 else "manual",
         lines="".join(f"    {line}\n" for line in lines),
         members=" ".join(bond.members),
         options=" ".join(bond.settings).replace("other_config:", "other-config:"),
@@ -204,6 +207,7 @@ def configuration(host: Host) -> str:
         ethernets=", ".join(f"{member}: {{}}" for member in bond.members),
         members=", ".join(bond.members),
         lacp="{lacp: active}" if lacp else "{}",
+        dhcp="      dhcp4: true\n" if dhcp else "",
         addresses=f"      addresses: [{listed}]\n" if addresses else "",
         routes=f"      routes: [{via}]\n" if via else "",
     )
@@ -212,22 +216,20 @@ def configuration(host: Host) -> str:
         **words,
         lacp=" ovs-port.lacp active" if lacp else "",
         members="".join(members),
-        ipv4=_method("ipv4", ipv4, gateway, "disabled"),
-        ipv6=_method("ipv6", ipv6, gateway6, "auto"),
+        ipv4=_method("ipv4", ipv4, gateway, "auto" if dhcp else "manual" if ipv4 else "disabled"),
+        ipv6=_method("ipv6", ipv6, gateway6, "manual" if ipv6 else "auto"),
         old=quoted(bond.name),
     )
-    return "\n".join(
-        [KEPT, ifupdown, netplan, networkmanager, *([VLANS_STAY] if host.vlans else [])]
-    )
+    notes = [*[LEASED.format(bridge)] * dhcp, *[VLANS_STAY] * bool(host.vlans)]
+    return "\n".join([KEPT, ifupdown, netplan, networkmanager, *notes])
 
 
 def _gateway(routes: tuple[str, ...]) -> str:
     return next((route.split()[2] for route in routes if route.startswith("default via ")), "")
 
 
-def _method(family: str, addresses: list[str], gateway: str, otherwise: str) -> str:
-    """Return a NetworkManager method with its settings. `otherwise`: the method without addresses."""
-    if not addresses:
-        return f"{family}.method {otherwise}"
+def _method(family: str, addresses: list[str], gateway: str, method: str) -> str:
+    """Return a NetworkManager method with its settings."""
+    fixed = f" {family}.addresses {','.join(addresses)}" if addresses else ""
     via = f" {family}.gateway {gateway}" if gateway else ""
-    return f"{family}.method manual {family}.addresses {','.join(addresses)}{via}"
+    return f"{family}.method {method}{fixed}{via}"

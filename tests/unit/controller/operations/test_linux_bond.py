@@ -318,3 +318,20 @@ def test_what_to_write_has_every_address_that_lasts() -> None:
     assert [route["via"] for route in parsed["routes"]] == ["192.0.2.1", "2001:db8::1"]
     assert "ipv4.addresses 192.0.2.10/24,192.0.2.11/24 ipv4.gateway 192.0.2.1" in networkmanager
     assert "ipv6.addresses 2001:db8::7/64 ipv6.gateway 2001:db8::1" in networkmanager
+
+
+def test_what_to_write_asks_for_an_address_from_dhcp_instead_of_fixing_it() -> None:
+    leased = {"dynamic": True, "valid_life_time": 3600, "preferred_life_time": 1800}
+    host = moved()
+    routes = "default via 192.0.2.1 proto dhcp"
+    host.own = stack(address("192.0.2.10", 24, **leased), address("192.0.2.11", 24), routes=routes)
+    said = bonds.configuration(host)
+    ifupdown, netplan, networkmanager = said.split("---")[1:4]
+    assert ifupdown.partition("inet dhcp\n")[2].partition("    ovs_type")[0].splitlines() == [
+        "    up ip address add 192.0.2.11/24 dev br0"
+    ]
+    parsed = yaml.safe_load(netplan.partition("\n")[2])["network"]["bridges"]["br0"]
+    assert parsed["dhcp4"] is True and parsed["addresses"] == ["192.0.2.11/24"]
+    assert "routes" not in parsed
+    assert "ipv4.method auto ipv4.addresses 192.0.2.11/24 ipv6.method" in networkmanager
+    assert "192.0.2.10" not in said and "DHCP client on br0" in said
