@@ -108,8 +108,8 @@ class Found:
         return f"{self.kind} {self.handle:x}:"
 
 
-# A device with its default qdisc.
-UNTOUCHED = Found()
+# A device with its default qdisc, and one that could not be read.
+UNTOUCHED, UNREAD = Found(), Found("unknown")
 
 
 def class_minor(ofport: int) -> int:

@@ -28,6 +28,7 @@ DEFAULT_QDISC = Path("/proc/sys/net/core/default_qdisc")
 SIOCGIFMTU = 0x8921
 # `tc` may take twice as long.
 TC_TIMEOUT_S = 5.0
+NO_DEVICE = "Cannot find device"
 CLASS = re.compile(
     rf"^class htb {htb.HANDLE:x}:(?P<minor>[0-9a-f]+) .*\n.*\(dropped (?P<drops>\d+)", re.MULTILINE
 )
@@ -65,7 +66,7 @@ class Qdiscs:
     def _device(self, name: str, wanted: Shaper | None, replaces: bool) -> Device:
         if not self._here:
             return Device(name, error=NOT_HERE)
-        found, replaced = Found(), None
+        found, replaced = htb.UNREAD, None
         try:
             found = read(name)
             if wanted is not None and found.is_foreign:
@@ -83,6 +84,8 @@ class Qdiscs:
                 if wanted is not None and not htb.is_complete(found, wanted, host):
                     raise Refused("the queues on the device differ from the queues set with tc")
         except (OSError, Refused, ValueError, LookupError, TypeError) as error:
+            if NO_DEVICE in str(error):
+                found = Found()
             return Device(name, found, str(error) or type(error).__name__, replaced)
         if wanted is not None:
             self._known[name] = wanted
@@ -90,7 +93,7 @@ class Qdiscs:
 
 
 def _failed(command: Shape, found: str) -> Shaped:
-    devices = (Device(name, error=found) for name, _ in command.wanted)
+    devices = (Device(name, htb.UNREAD, found) for name, _ in command.wanted)
     return Shaped(command.bridge, tuple(devices))
 
 

@@ -110,8 +110,8 @@ class Detach(Change):
             commands = self.give_back(bridge, now_s)
         settings, warning = self._settings(bridge, row)
         if not bridge.shaping.cleared:
-            queues = f"bridge {name}: queues stay on {', '.join(bridge.shaping.on()) or 'uplinks'}"
-            warning = warning or f"{queues}; to remove them: tc qdisc del dev UPLINK root"
+            remove = "to remove them: tc qdisc del dev UPLINK root"
+            warning = warning or f"bridge {name}: {bridge.shaping.remains}; {remove}"
         self.lost = self.lost or warning
         if self.one_uplink is not None:
             # Stop managing the bridge, or its flows would be handled as remaining ovs-lbt flows.

@@ -7,8 +7,9 @@ import re
 import pytest
 
 from controller.api.engine_commands import ReadLearned, Shape
-from controller.api.events import Request, Tick
+from controller.api.events import Device, Request, Shaped, Tick
 from controller.config.rows import BridgeRow
+from controller.dataplane import htb
 from controller.dataplane.htb import DEFAULT_CLASS
 from tests.said import pattern
 from tests.unit.controller.story import Story
@@ -176,6 +177,23 @@ def test_a_detach_that_cannot_wait_says_what_it_leaves() -> None:
     here.run_for(6)
     text = "bridge br0: queues stay on eth1, eth2; to remove them: tc qdisc del dev UPLINK root"
     assert refusal(here.replies[here.asked]).startswith(text)
+
+
+@pytest.mark.parametrize("keys", [{"shares": "100"}, {}])
+def test_a_detach_that_cannot_read_uplinks_does_not_take_their_queues_for_removed(
+    keys: dict[str, str],
+) -> None:
+    here = shared(**keys)
+    here.holds_shaped = True
+    here.ask("detach", "br0")
+    fails = tuple(Device(name, htb.UNREAD, "tc: not installed") for name in ("eth1", "eth2"))
+    here.say(Shaped("br0", fails)).run_for(6)
+    reply = here.replies[here.asked]
+    if keys:
+        text = "bridge br0: queues may stay on eth1, eth2 (tc: not installed); to remove them: tc"
+        assert refusal(reply).startswith(text)
+    else:
+        assert not reply.refused, "there were no queues"
 
 
 def test_an_uplink_of_unknown_speed_is_reported() -> None:
