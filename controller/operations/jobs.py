@@ -155,10 +155,11 @@ class Drain(Job):
     """A drain in progress. Its steps: STORE, EMPTY.
 
     `ports`, `addresses`: the number of VM ports, and of addresses behind VM ports, that used the
-    uplink.
+    uplink. `notes`: further lines of the answer.
     """
 
     uplink: str
+    notes: tuple[str, ...] = ()
     ports: int
     addresses: int
     deadline_s: float
@@ -199,7 +200,7 @@ class Drain(Job):
         text += " moved"
         if bridge.config.on_a_lag:
             text += "; the upstream switch still sends on this uplink until the link goes down"
-        return self.end(text, now_s)
+        return self.end("\n".join([text, *self.notes]), now_s)
 
     def _refuse(self, why: str, now_s: float) -> Commands:
         return self.end(f"uplink {self.uplink}: {why}", now_s, refused=True)

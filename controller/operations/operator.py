@@ -5,7 +5,7 @@ Every refusal is one line, which states the problem and how to solve it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from weakref import WeakKeyDictionary
@@ -32,7 +32,7 @@ from controller.operations.jobs import DRAIN_TIMEOUT_S, Doing, Drain, Jobs, Step
 from controller.teaming.bindings import Bound
 from controller.text.wording import Refused, lines_of, one_line, one_of, quoted
 from policies import failover
-from policies.model import Reason, Role
+from policies.model import Load, Reason, Role
 
 LOST = "another service now leads, so the result is unknown; check it with ovs-lbt show"
 
@@ -328,6 +328,7 @@ def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> D
         raise Refused(f"uplink {uplink.name} is the last working uplink; {advice}")
     ports = sum(bound.uplink == uplink.name for bound in bridge.placing.bound.values())
     is_drained = uplink.role is Role.DRAINED
+    notes = tuple(_overload(bridge, uplink.name))
     job = Drain(
         operator.jobs,
         request_id,
@@ -339,8 +340,9 @@ def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> D
             bridge.address_units.by_name.keys() & bridge.placing.on_switch.on(uplink.name)
         ),
         deadline_s=now_s + DRAIN_TIMEOUT_S,
+        notes=notes,
     )
-    return operator.jobs.writing(job, () if is_drained else drained(uplink))
+    return replace(operator.jobs.writing(job, () if is_drained else drained(uplink)), notes=notes)
 
 
 def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -> Doing:
@@ -425,3 +427,18 @@ _COMMANDS: dict[str, Callable[[Operator, int, Asked, float], Commands | Doing]] 
 def _others(bridge: Bridge, name: str) -> list[UplinkConfig]:
     """Return the bridge's uplinks in service, without uplink `name`."""
     return [u for u in bridge.config.uplinks if u.name != name and u.serves]
+
+
+def _overload(bridge: Bridge, drained: str) -> Iterator[str]:
+    """Yield notes if the current load exceeds the known capacity of the uplinks without `drained`."""
+    team_view = bridge.placing.team_view()
+    uplinks = team_view.carrying(team_view.covered(team_view.config.window_s))
+    without = [replace(u, role=Role.DRAINED) if u.name == drained else u for u in uplinks]
+    left = {uplink.name for uplink in failover.in_service(without)}
+    speeds_bps = [team_view.known_capacity_bps(u) for u in bridge.config.uplinks if u.name in left]
+    room_bps, load = sum(filter(None, speeds_bps)), sum((u.load for u in uplinks), Load())
+    for does, load_bps in (("sends", load.tx_bps), ("receives", load.rx_bps)):
+        if all(speeds_bps) and load_bps > room_bps > 0.0:
+            room = f"{', '.join(sorted(left))} can carry only {room_bps / 1e6:.0f} Mbit/s"
+            found = f"the bridge {does} {load_bps / 1e6:.0f} Mbit/s, but {room}"
+            yield f"note: {found}, so frames will be lost"
