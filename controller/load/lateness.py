@@ -76,6 +76,12 @@ class Lateness:
         still_s = min(self._now_s - self._counted_s, MOST_LATE_S)
         return still_s + sum(end_s - begin_s for begin_s, end_s in self._gaps)
 
+    @property
+    def uncounted_s(self) -> float:
+        """The time for which the switch has not counted flows, in seconds; 0 if flows are on time."""
+        still_s = self._now_s - self._counted_s
+        return still_s if still_s > ON_TIME_S else 0.0
+
     def times(self, window_s: float) -> tuple[float, float] | None:
         """Return the length of the latest window with known unit loads, and the time since its end.
 

@@ -118,11 +118,15 @@ class TeamView:
         return self.loads.covers(self.config.uplink_at, over_s, ago_s + UPLINK_LAG_S)
 
     def known_s(self, window_s: float) -> float:
-        """Return the time, at most `window_s`, over which the loads of all uplinks are known."""
+        """Return the time, at most `window_s`, over which the loads of all uplinks and units are known."""
         if self.covers(window_s):
             return window_s
+        if (times := self._known_times(window_s)) is None:
+            return 0.0
+        lag_s = times[1] + UPLINK_LAG_S
         uplinks = (self.loads.at(uplink.ofport).rates for uplink in self.config.uplinks)
-        return min((rates.known_s(UPLINK_LAG_S) for rates in uplinks), default=0.0)
+        known_s = min((rates.known_s(lag_s) for rates in uplinks), default=0.0)
+        return known_s if self.covers(known_s) else 0.0
 
     def covered(self, window_s: float) -> float | None:
         """Return `window_s` if loads are known over it, or None if only the latest loads are known."""

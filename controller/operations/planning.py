@@ -33,13 +33,15 @@ class Basis:
 
     This is less than the window if less time has passed since the last move (`since_move`)
     or since loads became known. If `covered_s` is less than `needed_s`, the policy does not
-    decide. `absent`: the uplinks that the switch does not have.
+    decide. `uncounted_s`: the time for which the switch has not counted the traffic of VM ports, if the policy
+    does not decide. `absent`: the uplinks that the switch does not have.
     """
 
     window_s: float
     covered_s: float
     needed_s: float
     since_move: bool = False
+    uncounted_s: float = 0.0
     absent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -141,11 +143,14 @@ def basis(bridge: Bridge, policy: str, now_s: float) -> Basis:
     window_s = team_view.window_s(policy)
     since_s = now_s - moved_s - (team_view.pause_s(policy) - window_s)
     known_s = team_view.known_s(window_s)
+    needed_s = min(window_s, max(LEAST_S, LEAST_POLLS * team_view.config.poll_interval_s))
+    is_late = known_s < needed_s and not team_view.on_normal
     return Basis(
         window_s,
         covered_s=max(0.0, min(window_s, known_s, since_s)),
-        needed_s=min(window_s, max(LEAST_S, LEAST_POLLS * team_view.config.poll_interval_s)),
+        needed_s=needed_s,
         since_move=since_s < known_s,
+        uncounted_s=team_view.loads.lateness.uncounted_s if is_late else 0.0,
         absent=tuple(
             u.name for u in team_view.config.uplinks if u.ofport not in team_view.links.ports
         ),

@@ -220,12 +220,10 @@ def unknown(basis: Basis) -> str:
     """Return the reason why a policy cannot decide yet, and the time until it can."""
     if basis.absent:
         return f"the switch has no port {', '.join(basis.absent)}, so the load is unknown"
-    if basis.known:
-        # The counters of uplinks are live, but those of flows are late.
-        return "the switch has not counted the recent traffic of VM ports yet; try again in a few seconds"
-    known = f"loads have been measured for {basis.covered_s:.0f} s"
-    if basis.since_move:
-        known = f"loads since the last move have been measured for {basis.covered_s:.0f} s"
+    since = " since the last move" if basis.since_move else ""
+    known = f"loads{since} have been measured for {basis.covered_s:.0f} s"
+    if basis.uncounted_s:
+        known += f" (the switch last counted the traffic of VM ports {basis.uncounted_s:.0f} s ago)"
     return f"{known}, but {basis.needed_s:g} s are needed; try again in {math.ceil(basis.wait_s)} s"
 
 

@@ -12,14 +12,14 @@ import pytest
 
 from controller.api.engine_commands import Apply
 from controller.config.rows import BridgeRow
-from controller.operations.planning import KEPT_S, LEAST_S, Basis
-from controller.operations.plans import unknown
+from controller.operations.planning import KEPT_S, LEAST_S
 from controller.teaming import buckets
 from controller.text.wording import STARTED
 from policies.model import Role
 from policies.presets import PRESETS
 from tests.said import says
 from tests.unit.controller.engine.told import offer, steady
+from tests.unit.controller.load.counted_late import counted_late, vms
 from tests.unit.fake_switch import World, done, moves, re_tagged, refusal, world
 from tests.unit.rows import VMS, host, port, with_ids, with_interface
 
@@ -91,8 +91,16 @@ def test_before_loads_are_known_it_is_said_when_they_will_be() -> None:
     assert ways(plan(here)) == [("vnet0", "eth1", "eth2")]
 
 
-def test_a_policy_that_waits_for_flow_counters_names_no_time_that_has_passed() -> None:
-    assert "has not counted" in unknown(Basis(window_s=30.0, covered_s=13.0, needed_s=3.0))
+def test_while_flow_counters_are_late_no_load_is_known_and_it_is_said_since_when() -> None:
+    here = counted_late("load-based", vms(10, 30) | vms(11, 30), 0.5, paused=(40.0, 70.0))
+    for at_s, covered_s, wait_s in ((39, 30.0, 0.0), (55, 0.0, LEAST_S), (71, 30.0, 0.0)):
+        (policy,) = plan(here.run_until(at_s))["policies"]
+        assert (policy["covered_s"], policy["wait_s"]) == (covered_s, wait_s)
+        assert (policy["rest"] == "loads-unknown") is (covered_s == 0.0)
+        late = "(the switch last counted the traffic of VM ports 15 s ago)"
+        for words in ("plan", "explain vnet0"):
+            told = " ".join(done(here.ask(*words.split())).split())
+            assert (late in told) is (covered_s == 0.0), told
 
 
 def test_loads_from_before_the_last_move_do_not_count() -> None:
