@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Mapping
 
 from controller.api.engine_commands import Setting
 from controller.api.requests import Asked
+from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, settable
 from controller.config.rows import PREFIX
+from controller.config.values import VmPortConfig
 from controller.operations import named, unconfirmed
 from controller.text.wording import Refused, invalid, lines_of, quoted, unknown
 
@@ -27,62 +30,81 @@ def answer(fleet: Fleet, asked: Asked) -> str:
     if wanted and wanted[0] not in found:
         listing = f"ovs-lbt get {quoted(table)} {quoted(name)}"
         raise Refused(unknown(f"key of {name}", wanted[0], found, listing))
-    chosen = [found[key] for key in wanted or found]
+    chosen = [_shown(*found[key]) for key in wanted or found]
     if asked.as_json:
-        shown = [_shown(key, there) for key, there in chosen]
-        return json.dumps({table: name, "settings": shown}, indent=2)
+        return json.dumps({table: name, "settings": chosen}, indent=2)
     if wanted:
-        return lines_of(_text(key, there) for key, there in chosen)
-    return lines_of(line for key, there in chosen for line in _lines(key, there))
+        return lines_of(shown["in_effect"] or "" for shown in chosen)
+    keys = (key for key, *_ in found.values())
+    return lines_of(line for pair in zip(keys, chosen, strict=True) for line in _lines(*pair))
 
 
-def _settings(fleet: Fleet, table: str, name: str) -> dict[str, tuple[Key, Setting | None]]:
-    """Return the settings of a record by key. None: the key is not set, so that its default applies."""
+def _settings(fleet: Fleet, table: str, name: str) -> dict[str, tuple[Key, Setting | None, str]]:
+    """Return the settings of a record by key, each with the value that applies if it is not set.
+
+    None: the key is not set.
+    """
     if table == "bridge":
-        row = fleet.rows[named.attached_bridge(fleet, name).config.name]
-        keys, port = settable(BRIDGE_KEYS), None
+        bridge, port = named.attached_bridge(fleet, name), None
+        row, keys = fleet.rows[bridge.config.name], settable(BRIDGE_KEYS)
     elif table == "interface":
         bridge, port = named.interface(fleet, name)
         row = fleet.rows[bridge.config.name]
         keys = settable(UPLINK_KEYS) if port is None else VM_RULE_KEYS
     else:
         raise Refused(invalid(table, "bridge or interface"))
-    found = {}
+    found, by_rule = {}, _by_rule(bridge, name, port)
     for name_of_key, key in keys.items():
         places = [Setting(table.capitalize(), name, PREFIX + name_of_key, None)]
         if port is not None:
             places = named.removed_rule(row, port, name_of_key)
         present = (one for one in unconfirmed.before_set(row, places) if one.value is not None)
-        found[name_of_key] = key, next(present, None)
+        otherwise = by_rule.get(name_of_key) or _plain(key.in_effect)
+        found[name_of_key] = key, next(present, None), otherwise
     return found
 
 
-def _shown(key: Key, there: Setting | None) -> dict[str, str | None]:
-    """Return a setting as a JSON object."""
+def _by_rule(bridge: Bridge, name: str, port: VmPortConfig | None) -> dict[str, str]:
+    """Return the values that are in force where the default is not a fixed value, by key."""
+    config = bridge.config
+    if port is not None:
+        forged = "accept" if port.forges else "reject"
+        return {"policy": port.policy, "unit": port.unit, "forged-transmits": forged}
+    if name == config.name:
+        return {
+            "uplinks": ",".join(uplink.name for uplink in config.uplinks),
+            "teaming": config.teaming,
+            "poll-interval-ms": f"{config.poll_interval_s * 1000:g}",
+            "connection-hash": config.connection_hash,
+        }
+    uplink = next(uplink for uplink in config.uplinks if uplink.name == name)
+    known_bps = bridge.placing.team_view().known_capacity_bps(uplink)
+    return {"capacity-mbps": f"{known_bps / 1e6:g}"} if known_bps else {}
+
+
+def _shown(key: Key, there: Setting | None, otherwise: str) -> dict[str, str | None]:
+    """Return a setting as a JSON object. `otherwise`: the value that applies if it is not set."""
     where = "" if there is None else f"{there.table} {there.record} external_ids:{there.key}"
     return {
         "key": key.name,
         "value": None if there is None else there.value,
+        "in_effect": (otherwise if there is None else there.value) or None,
         "default": _plain(key.in_effect) or None,
         "where": where or None,
         "meaning": _plain(key.meaning),
     }
 
 
-def _text(key: Key, there: Setting | None) -> str:
-    """Return the stored value, or the default if none is stored."""
-    return _plain(key.in_effect) if there is None else there.value or ""
-
-
-def _lines(key: Key, there: Setting | None) -> list[str]:
+def _lines(key: Key, shown: Mapping[str, str | None]) -> list[str]:
     """Return lines with the value, its place in the database, its default, and its meaning."""
-    shown = _shown(key, there)
     default = f"default: {shown['default'] or 'none'}"
-    about = f"set in {shown['where']}; {default}" if there else "default"
+    about = f"set in {shown['where']}; {default}"
+    if shown["where"] is None:
+        about = default if key.otherwise else "default"
     meaning = f"{shown['meaning']} Value: {_plain(key.expected)}."
     filled = textwrap.wrap(meaning, WIDTH - len(INDENT), break_on_hyphens=False)
     return [
-        f"{key.name} = {_text(key, there) or 'none'} ({about})",
+        f"{key.name} = {shown['in_effect'] or 'none'} ({about})",
         *(INDENT + line for line in filled),
     ]
 

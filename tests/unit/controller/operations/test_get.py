@@ -42,3 +42,27 @@ def test_all_settings_are_listed_with_place_and_default(
     found = json.loads(done(here.ask("get", *name.split(), "--json")))["settings"]
     by_key = {one["key"]: (one["value"], one["where"]) for one in found}
     assert by_key[line[0]] == (line[1], f"{line[2]} external_ids:ovs-lbt-{line[3]}")
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("bridge br0 teaming", "switch-independent"),
+        ("bridge br0 uplinks", "eth1,eth2"),
+        ("bridge br0 poll-interval-ms", "1000"),
+        ("interface eth1 capacity-mbps", "500"),
+        ("interface eth2 capacity-mbps", "10000"),
+        ("interface vnet0 policy", "load-based"),
+        ("interface vnet0 forged-transmits", "accept"),
+    ],
+)
+def test_the_value_in_force_is_printed_where_the_default_is_a_rule(
+    here: World, words: str, value: str
+) -> None:
+    assert done(here.ask("get", *words.split())) == value
+    (found,) = json.loads(done(here.ask("get", *words.split(), "--json")))["settings"]
+    assert found["in_effect"] == value and found["value"] in (None, value)
+    *record, key = words.split()
+    where = "" if found["value"] is None else f"set in {found['where']}; "
+    line = f"{key} = {value} ({where}default: {found['default']})"
+    assert line in done(here.ask("get", *record)).splitlines()

@@ -54,10 +54,10 @@ SETTINGS = {
         | told 30 | ask get bridge br0 path-check-targets | told
         | ask get interface eth1 capacity-mbps | told 500 | ask get interface eth2 role
         | told active | ask get interface vnet0 prefer | told eth2
-        | ask get interface vnet1 policy | told the bridge's policy""",
+        | ask get interface vnet1 policy | told load-based""",
     "unset": f"""{SET} | ask unset bridge br0 threshold | told br0: threshold unset (was 60)
         | ask get bridge br0 threshold | told 75 | do set interface eth1 capacity-mbps=
-        | ask get interface eth1 capacity-mbps | told the max-rate…
+        | ask get interface eth1 capacity-mbps | told 1000
         | do unset interface vnet0 prefer | ask get interface vnet0 prefer | told""",
     "keys that the bridge needs": """plain | ask unset bridge br0 policy
         | refused …policy cannot be removed…ovs-lbt detach br0… | ask unset bridge br0 uplinks
