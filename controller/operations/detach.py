@@ -38,13 +38,14 @@ DETACH_TIMEOUT_S, BUSY_TIMEOUT_S = 5.0, 30.0
 class Detach(Change):
     """A detach in progress. Its steps: GATHER, REMOVE, FORWARD (only if needed), FORGET, LEAVE.
 
-    `purge`: whether operators' settings are also removed. `lost`: a description of failed steps.
-    `stays`: a description of the settings that stay in the database. `one_uplink`: a command to
+    `purge`: whether operators' settings are also removed. `did`: a description of the result.
+    `lost`: a description of failed steps. `stays`: a description of the settings that stay in the database. `one_uplink`: a command to
     forward on only one uplink, if a loop would form otherwise; then `settings` are written.
     """
 
     step: Step = Step.GATHER
     purge: bool = False
+    did: str = ""
     lost: str | None = None
     stays: str = ""
     one_uplink: ForwardByOne | None = None
@@ -117,8 +118,11 @@ class Detach(Change):
             # Stop managing the bridge, or its flows would be handled as remaining ovs-lbt flows.
             self.step, self.settings = Step.FORWARD, settings
             return [*commands, *self.fleet.drop(name), self.one_uplink]
-        waits = gone and any(setting.column == "fail_mode" for setting in settings)
-        return [*commands, Write(settings, self.number, applied=waits)]
+        modes = [one.value or "standalone" for one in settings if one.column == "fail_mode"]
+        if self.reverts is None:
+            restored = (f"fail mode {mode} restored" for mode in modes)
+            self.did = f"{name}: {', '.join(['ovs-lbt flows and keys removed', *restored])}"
+        return [*commands, Write(settings, self.number, applied=gone and bool(modes))]
 
     def _settings(self, bridge: Bridge, row: BridgeRow) -> tuple[tuple[Setting, ...], str | None]:
         """Return the settings to write, and a warning if some are not restored. Set `one_uplink`."""
@@ -157,7 +161,7 @@ class Detach(Change):
     def _done(self, bridge: Bridge | None, now_s: float) -> Commands:
         """Answer, now that the database has removed the settings."""
         self.fleet.forget_lost_keys(self.name, now_s)
-        told = [part for part in (self.lost, self.stays) if part]
+        told = [part for part in (self.lost or self.did, self.stays) if part]
         if self.waits is not None:
             told.append(unconfirmed.waiting(self.name, self.waits, self.fleet.epoch_s + now_s))
         if (by := self.one_uplink) is not None:

@@ -139,7 +139,8 @@ def _detach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> 
         )
     if purge and confirm_s is None and not row.attached:
         jobs.refuse_in_hand(name)
-        return jobs.store(request_id, name, traces(fleet, row))
+        done = f"{name}: ovs-lbt keys removed"
+        return jobs.store(request_id, name, traces(fleet, row), done)
     return detached()
 
 

@@ -209,7 +209,7 @@ def test_a_detach_says_what_stays_and_a_purge_takes_it_away(bench: Bench) -> Non
     assert says(told, "br0: ", f"{kept}; ", "ovs-lbt detach br0 --purge\n")
     bench.ovs.vsctl("set", "port", "bond0", f"{PREFIX}left=1", "external_ids:others=1")
     bench.ovs.vsctl("set", "open_vswitch", ".", f"{PREFIX}leader=ovs-lbt@nowhere")
-    assert bench.service.do("detach", "br0", "--purge") == ""
+    assert bench.service.do("detach", "br0", "--purge") == "br0: ovs-lbt keys removed\n"
     left = bench.records()
     assert "ovs-lbt-policy" in left and "ovs-lbt-leader" in left, "br1 is attached still"
     of_br0 = [

@@ -156,12 +156,22 @@ def test_a_purge_leaves_nothing_of_ours_and_all_of_others(detached_before: bool)
         assert ours_in(here.rows["br0"])
     here.ask("detach", "br0", "--purge")
     here.run_for(1)
-    assert done(here.replies[here.asked]) == ""
+    removed = "keys" if detached_before else "flows and keys"
+    assert done(here.replies[here.asked]) == f"br0: ovs-lbt {removed} removed"
     assert ours_in(here.rows["br0"]) == []
     assert here.rows["br0"].external_ids == {"others": "1"}
     assert here.rows["br0"].ports[0].external_ids == {"others": "1"}
     here.run_for(60)
     assert ours_in(here.rows["br0"]) == [], "and nothing of it comes back"
+
+
+def test_a_detach_says_what_it_has_restored() -> None:
+    here = world(plain_uplinks("standalone")).start()
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    here.ask("detach", "br0")
+    here.run_for(5)
+    told = "br0: ovs-lbt flows and keys removed, fail mode standalone restored"
+    assert done(here.replies[here.asked]) == told and here.rows["br0"].fail_mode == "standalone"
 
 
 @pytest.mark.parametrize("another", [False, True])
