@@ -235,16 +235,17 @@ def _vlan_classes(team: Team) -> Iterator[_VlanClass]:
 def no_flood(installed: specs.Pipeline) -> frozenset[int] | None:
     """Return the ports with the flag `no-flood`, derived from the installed flows; None if unknown.
 
-    The flags can be derived because a switch that loses its flows also loses the flags.
+    The flags can be derived because a switch that loses its flows also loses the flags. If another program
+    has deleted some of the flows, the other ones suffice.
     """
     flows = installed.flows.values()
     flooded = [f for f in flows if (Register.NORMAL, 1) not in f.match]
-    if not any(f.table == Table.DELIVERY and TO_NORMAL in f.actions for f in flooded):
+    from_us = (Table.DELIVERY, Table.NO_UPLINK)
+    if not any(f.table in from_us and TO_NORMAL in f.actions for f in flooded):
         return None
+    of_ports = (Kind.FROM_VM, Kind.TO_VM)
     return frozenset(
-        tables.cookie_ofport(f.cookie)
-        for f in flows
-        if f.table == Table.UPLINK_OUT and tables.cookie_kind(f.cookie) is Kind.FROM_VM
+        tables.cookie_ofport(f.cookie) for f in flows if tables.cookie_kind(f.cookie) in of_ports
     )
 
 

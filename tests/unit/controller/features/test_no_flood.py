@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from controller.api.engine_commands import (
     Apply,
     Command,
@@ -15,7 +17,7 @@ from controller.bridge.installation import AUDIT_INTERVAL_S
 from controller.dataplane import flooding
 from controller.dataplane.flooding import held, is_held
 from controller.dataplane.specs import EMPTY, GroupSpec
-from controller.dataplane.tables import delivery_group_id
+from controller.dataplane.tables import Table, delivery_group_id
 from controller.features.no_flood import CLEARED_FOR_S
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import bridge, host, port
@@ -54,6 +56,19 @@ def test_a_restarted_service_makes_sure_and_changes_nothing() -> None:
     assert [type(c) for c in flags_and_bundles(here)] == [SetPortFlags]
     here.run_for(100)
     assert {type(c) for c in flags_and_bundles(here)} == {SetPortFlags}
+
+
+@pytest.mark.parametrize("table", [Table.DELIVERY, Table.UPLINK_OUT])
+def test_a_restarted_service_restores_only_the_flows_that_are_missing(table: Table) -> None:
+    here = attached()
+    missing = [key for key in here.switch.flows if key[0] == table]
+    for key in missing:
+        del here.switch.flows[key]
+    here.restart_service()
+    (bundle,) = here.commands(Apply)
+    assert isinstance(bundle, Apply) and flooded(here)
+    added, deleted = bundle.changes.add_flows, bundle.changes.delete_flows
+    assert {flow.key for flow in added} == {*missing} and not deleted
 
 
 def test_a_flag_that_another_program_clears_is_set_again_and_reported() -> None:
