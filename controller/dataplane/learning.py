@@ -21,8 +21,9 @@ from controller.dataplane.tables import FROM_SOURCE, SAME_VLAN, Kind, Register, 
 from controller.dataplane.team import Team, VmPort, kept
 from policies.model import OfPort
 
-# Look up whether a frame from a VM port must lock its source address, and lock the address.
-LOCKS = tuple(map(specs.Resubmit, (Table.ANNOUNCEMENT, Table.LOCK, Table.SET_LOCK)))
+# Actions that lock the source address of an announcement, and that first find out whether it is one.
+LOCKS = specs.Resubmit(Table.LOCK), specs.Resubmit(Table.SET_LOCK)
+LOCKS_IF_ANNOUNCED = specs.Resubmit(Table.ANNOUNCEMENT), *LOCKS
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
@@ -111,7 +112,8 @@ def _learn_from(port: VmPort) -> Iterator[FlowSpec]:
     for priority, sent in accepted:
         yield flow(Table.LEARN, priority, sent, *learn, goto=Table.DESTINATION)
         flooded = {**sent, "eth_dst": tables.MULTICAST}
-        yield flow(Table.LEARN, priority + 5, flooded, *learn, *LOCKS, goto=Table.DESTINATION)
+        locks = LOCKS_IF_ANNOUNCED
+        yield flow(Table.LEARN, priority + 5, flooded, *learn, *locks, goto=Table.DESTINATION)
 
 
 def learn_source(ofport: OfPort, vlans: PortVlans) -> tuple[specs.Learn, specs.Learn]:
@@ -177,9 +179,7 @@ def _lock(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
         (SAME_VLAN, FROM_SOURCE, *similar, tables.IS_LOCKED),
         limit=tables.ADDRESSES_PER_PORT_MAX,
     )
-    announces = {Register.VM_PORT: int(port.ofport)}
-    if not on_a_lag:
-        announces[Register.ANNOUNCES] = 1
+    announces = {Register.VM_PORT: int(port.ofport), Register.ANNOUNCES: 1}
     for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
         sent = {**announces, Register.LOCKED: locked}
         yield flow(Table.SET_LOCK, 10, sent, lock, specs.Resubmit(table))

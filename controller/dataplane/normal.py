@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from controller.config.vlans import TRUNK
 from controller.dataplane import specs, tables
+from controller.dataplane.learning import LOCKS
 from controller.dataplane.output import TO_NORMAL, if_first_live
 from controller.dataplane.reflection import by_presence
 from controller.dataplane.specs import FlowSpec, flow
@@ -68,12 +69,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     if by_normal and not team.hears_everywhere:
         # When an uplink is up again, the bond announces the addresses that NORMAL has learned from these
         # frames. If an announcement returns on another uplink, its address must not seem to be there.
-        lock = (
-            specs.SetField(Register.ANNOUNCES, 1),
-            specs.Resubmit(Table.LOCK),
-            specs.Resubmit(Table.SET_LOCK),
-        )
-        by_normal = (*lock, TO_NORMAL)
+        by_normal = (specs.SetField(Register.ANNOUNCES, 1), *LOCKS, TO_NORMAL)
     yield flow(Table.NO_UPLINK, 0, from_vm, *by_normal)
     # The flows in EGRESS for known VM ports, and for no VM port at all, have a higher priority.
     yield flow(Table.EGRESS, 3, from_vm, goto=Table.UPLINK_OUT)

@@ -13,8 +13,8 @@ announces that the address has moved away. An address that was announced from th
 has flooded a similar frame from the address in the last `LAG_LOCK_TIMEOUT_S` seconds. So a router on
 another host can use the address of a router VM at the same time.
 
-Invariant: register ANNOUNCES is 1 only for RARP, for neighbour advertisements to a group, and for
-ARP about the sender's own address.
+Invariant: without a LAG, register ANNOUNCES is 1 only for RARP, for neighbour advertisements to a group,
+and for ARP about the sender's own address.
 
 Invariant: addresses learned on a VM port are valid while the port exists and its link is up. After
 that, frames to these addresses are sent to the network, and frames from these addresses that arrive
@@ -68,22 +68,16 @@ def _announcements() -> Iterator[FlowSpec]:
 
 @kept
 def _similar_frames() -> Iterator[FlowSpec]:
-    """Yield flows that copy a part of each frame's addresses, which a returning frame has as well.
-
-    A part is enough, and limits the number of locks of a VM that sends to each address of a network.
-    """
-    addresses = {
-        tables.ETH_ARP: ("eth_dst", "arp_spa", "arp_tpa"),
-        tables.ETH_IPV4: ("eth_dst", "ipv4_src"),
-        tables.ETH_IPV6: ("eth_dst", "ipv6_src"),
-    }
-    yield flow(Table.ANNOUNCEMENT, 0, {}, specs.CopyBits("eth_dst", 0, Register.NIBBLES, 0, 8))
-    for eth_type, fields in addresses.items():
-        copies = (
-            specs.CopyBits(field, 0, Register.NIBBLES, 8 * place, 8)
-            for place, field in enumerate(fields)
-        )
-        yield flow(Table.ANNOUNCEMENT, 10, {"eth_type": eth_type}, *copies)
+    """Yield flows that copy a part of each frame's addresses, which a returning frame has as well."""
+    to_group = specs.CopyBits("eth_dst", 0, Register.NIBBLES, 0, 8)
+    sender = specs.CopyBits("arp_spa", 0, Register.NIBBLES, 8, 8)
+    any_frame = specs.SetField(Register.ANNOUNCES, 1), to_group
+    yield flow(Table.ANNOUNCEMENT, 0, {}, *any_frame)
+    arp, ipv4, ipv6 = tables.ETH_ARP, tables.ETH_IPV4, tables.ETH_IPV6
+    for eth_type, address in ((arp, "arp_tpa"), (ipv4, "ipv4_src"), (ipv6, "ipv6_src")):
+        part = specs.CopyBits(address, 0, Register.NIBBLES, 16, 16)
+        more = (sender,) if eth_type == arp else ()
+        yield flow(Table.ANNOUNCEMENT, 10, {"eth_type": eth_type}, *any_frame, part, *more)
 
 
 @kept
@@ -92,7 +86,6 @@ def _reflections(on_a_lag: bool) -> Iterator[FlowSpec]:
     # Frames that can announce that an address has moved away, and look-ups to determine whether they do.
     frames: specs.Fields = {} if on_a_lag else {"eth_dst": MULTICAST}
     look_up = specs.Resubmit(Table.ANNOUNCEMENT), specs.Resubmit(Table.LOCK)
-    moved: specs.Fields = {} if on_a_lag else {Register.ANNOUNCES: 1}
     # Announcements forwarded from the switch's flow cache would set no lock, and returning ones would
     # not find a lock. So cached flows also match an unused bit of pkt_mark: one bit with a lock, another
     # bit without a lock. When a lock begins or ends, revalidation then deletes the cached flow, because
@@ -106,9 +99,10 @@ def _reflections(on_a_lag: bool) -> Iterator[FlowSpec]:
     local = {**frames, Register.LOCAL: 1}
     yield flow(Table.REFLECTION, 10, local, *look_up, goto=Table.DEPARTURE)
     departed = *_learn_departure(), specs.Resubmit(Table.UNCACHE_FIRST)
-    yield flow(Table.DEPARTURE, 10, {**moved, Register.LOCKED: 0}, *departed, goto=Table.DELIVERY)
+    moved, ours = ({Register.ANNOUNCES: 1, Register.LOCKED: locked} for locked in (0, 1))
+    yield flow(Table.DEPARTURE, 10, moved, *departed, goto=Table.DELIVERY)
     again = specs.Resubmit(Table.UNCACHE_AGAIN)
-    yield flow(Table.DEPARTURE, 10, {**moved, Register.LOCKED: 1}, again)
+    yield flow(Table.DEPARTURE, 10, ours, again)
     # Frames to or from an address learned on a VM port: PRESENT if the port exists, else ABSENT.
     from_vm = {Register.UPLINK: 0}
     announced = *look_up, specs.Resubmit(Table.DEPARTURE)

@@ -95,11 +95,11 @@ SOLICITS = {"eth_type": IPV6, "eth_dst": "33:33:ff:00:00:63", "ipv6_src": "fe80:
 @pytest.mark.parametrize(
     ("flooded", "parts", "change"),
     [
-        (ASKS, 0x6301FF, {"arp_tpa": 0xC0000264}),
-        (ASKS, 0x6301FF, {"arp_spa": 0xC0000202}),
-        (VRRP, 0x0112, {"ipv4_src": 0xC0000202}),
-        (SOLICITS, 0x0163, {"eth_dst": "33:33:ff:00:00:64"}),
-        (SOLICITS, 0x0163, {"ipv6_src": "fe80::2"}),
+        (ASKS, 0x026301FF, {"arp_tpa": 0xC0000264}),
+        (ASKS, 0x026301FF, {"arp_spa": 0xC0000202}),
+        (VRRP, 0x02010012, {"ipv4_src": 0xC0000202}),
+        (SOLICITS, 0x00010063, {"eth_dst": "33:33:ff:00:00:64"}),
+        (SOLICITS, 0x00010063, {"ipv6_src": "fe80::2"}),
         ({"eth_type": OTHER, "eth_dst": BROADCAST}, 0xFF, {"eth_dst": OTHER_MAC}),
     ],
 )
