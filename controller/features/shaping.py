@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from controller.api.engine_commands import Command, Report, Shape
 from controller.api.events import Device, Shaped
@@ -146,7 +146,7 @@ class Shaping(Feature[Shaped]):
         """Handle the result of setting queues on uplink devices. Report changes."""
         before = set(self.not_done())
         self._under_way, self._due_s = False, now_s + AUDIT_INTERVAL_S
-        self.devices = {device.name: self._as_last_read(device) for device in event.devices}
+        self.devices = {device.name: device for device in event.devices}
         replaced = [
             f"qdisc of {device.name}: replaced; it was {device.replaced}"
             for device in event.devices
@@ -156,11 +156,6 @@ class Shaping(Feature[Shaped]):
         texts = [*replaced, *(f"not done: {text}" for text in new)]
         warnings = [Report("warning", f"{self.config.name}: {text}") for text in texts]
         return [*warnings, *self.shape(now_s)]
-
-    def _as_last_read(self, device: Device) -> Device:
-        """Return a device that could not be read with the queues that it had before."""
-        before = self.devices.get(device.name, device)
-        return replace(device, found=before.found) if device.found == htb.UNREAD else device
 
     def read_anew(self) -> None:
         """Read devices again soon, because ovs-vswitchd removes the queues of an uplink that it adds."""
@@ -181,21 +176,13 @@ class Shaping(Feature[Shaped]):
         return self._due_s if wanted and not self._under_way else float("inf")
 
     @property
-    def cleared(self) -> bool:
-        """Whether no device has, or may have, our queues, and none are requested."""
-        if self._asked is None or self._under_way or any(self._asked.values()):
-            return False
-        return not self._left()
-
-    def _left(self) -> list[Device]:
-        """Return the devices that have our queues, or may have them because they were never read."""
-        may_have = (htb.UNREAD,) if self.config.queued else ()
-        return [d for d in self.devices.values() if d.found.is_ours or d.found in may_have]
-
-    @property
     def remains(self) -> str:
-        """A text about the queues that are not removed."""
-        left = self._left()
+        """A text about our queues that are, or may be, on devices; empty if all have been removed."""
+        may_have = (htb.UNREAD,) if self.config.queued else ()
+        left = [d for d in self.devices.values() if d.found.is_ours or d.found in may_have]
+        requested = self._asked is None or self._under_way or any(self._asked.values())
+        if not (requested or left):
+            return ""
         names = ", ".join(sorted(device.name for device in left)) or "uplinks"
         why = next((device.error for device in left if device.error), None)
         return f"queues may stay on {names} ({why})" if why else f"queues stay on {names}"

@@ -28,7 +28,6 @@ DEFAULT_QDISC = Path("/proc/sys/net/core/default_qdisc")
 SIOCGIFMTU = 0x8921
 # `tc` may take twice as long.
 TC_TIMEOUT_S = 5.0
-NO_DEVICE = "Cannot find device"
 CLASS = re.compile(
     rf"^class htb {htb.HANDLE:x}:(?P<minor>[0-9a-f]+) .*\n.*\(dropped (?P<drops>\d+)", re.MULTILINE
 )
@@ -84,8 +83,7 @@ class Qdiscs:
                 if wanted is not None and not htb.is_complete(found, wanted, host):
                     raise Refused("the queues on the device differ from the queues set with tc")
         except (OSError, Refused, ValueError, LookupError, TypeError) as error:
-            if NO_DEVICE in str(error):
-                found = Found()
+            found = Found() if "Cannot find device" in str(error) else found
             return Device(name, found, str(error) or type(error).__name__, replaced)
         if wanted is not None:
             self._known[name] = wanted

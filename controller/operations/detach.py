@@ -38,9 +38,10 @@ DETACH_TIMEOUT_S, BUSY_TIMEOUT_S = 5.0, 30.0
 class Detach(Change):
     """A detach in progress. Its steps: GATHER, REMOVE, FORWARD (only if needed), FORGET, LEAVE.
 
-    `purge`: whether operators' settings are also removed. `did`: a description of the result.
-    `lost`: a description of failed steps. `stays`: a description of the settings that stay in the database. `one_uplink`: a command to
-    forward on only one uplink, if a loop would form otherwise; then `settings` are written.
+    `purge`: whether operators' settings are also removed. `did`: a description of the result. `lost`: a
+    description of failed steps. `stays`: a description of the settings that stay in the database.
+    `one_uplink`: a command to forward on only one uplink, if a loop would form otherwise; then
+    `settings` are written.
     """
 
     step: Step = Step.GATHER
@@ -82,7 +83,7 @@ class Detach(Change):
         waits = not gone and bridge.connected and self.reverts is None and now_s < busy_until_s
         if is_late and waits and not self.fleet.blamed(self.name, self.began_s):
             self.deadline_s = now_s + DETACH_TIMEOUT_S
-        if (gone and bridge.shaping.cleared) or now_s >= self.deadline_s:
+        if (gone and not bridge.shaping.remains) or now_s >= self.deadline_s:
             given += self._forget(bridge, row, gone, now_s)
         return given
 
@@ -110,10 +111,10 @@ class Detach(Change):
             self.lost = f"bridge {name}: the switch {found}, {removed}{advice}"
             commands = self.give_back(bridge, now_s)
         settings, warning = self._settings(bridge, row)
-        if not bridge.shaping.cleared:
-            remove = "to remove them: tc qdisc del dev UPLINK root"
-            warning = warning or f"bridge {name}: {bridge.shaping.remains}; {remove}"
-        self.lost = self.lost or warning
+        queues, remove = bridge.shaping.remains, "to remove them: tc qdisc del dev UPLINK root"
+        self.lost = (
+            self.lost or warning or (queues and f"bridge {name}: {queues}; {remove}") or None
+        )
         if self.one_uplink is not None:
             # Stop managing the bridge, or its flows would be handled as remaining ovs-lbt flows.
             self.step, self.settings = Step.FORWARD, settings
@@ -194,9 +195,10 @@ def detach(
     fleet, name = jobs.fleet, bridge.config.name
     jobs.refuse_in_hand(name)
     waits, row = None, fleet.rows[name]
+    fail_mode, warning = _fail_mode_back(row, bridge)
     if confirm_s is not None:
         unconfirmed.refuse_waiting(row, fleet.epoch_s + now_s)
-        if _was_standalone(row) and (linked := _looping(row, bridge)):
+        if any(s.value != SECURE for s in fail_mode) and (linked := _looping(row, bridge)):
             loop = f"NORMAL would form a loop over {', '.join(linked)}"
             found = f"bridge {name} would return to fail mode standalone, and {loop}"
             raise Refused(f"{found}; take down all but one of these uplinks")
@@ -218,7 +220,6 @@ def detach(
         jobs.begin(job)
         return bridge.inspect()
 
-    fail_mode, warning = _fail_mode_back(row, bridge)
     ours = traces(fleet, row) if purge else removed(row)
     waiting = (waits.as_setting(name),) if waits is not None else ()
     member, bound = bridge.config.active_member, bridge.placing.bound.items()
@@ -296,15 +297,6 @@ def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...]
             f" {count} flows that other programs added; to remove it anyway, {by_hand}"
         )
     return (Setting("Bridge", row.name, "fail_mode", before, column="fail_mode"),), None
-
-
-def _was_standalone(row: BridgeRow) -> bool:
-    """Whether a detach will restore fail mode standalone."""
-    try:
-        before = BRIDGE_KEYS["before"].parse(row.external_ids.get(PREFIX + "before", ""))
-    except ValueError:
-        return False
-    return bool(before["fail_mode"] != SECURE)
 
 
 def _looping(row: BridgeRow, bridge: Bridge) -> list[str]:

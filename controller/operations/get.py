@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping
 
 from controller.api.engine_commands import Setting
 from controller.api.requests import Asked
@@ -30,20 +29,17 @@ def answer(fleet: Fleet, asked: Asked) -> str:
     if wanted and wanted[0] not in found:
         listing = f"ovs-lbt get {quoted(table)} {quoted(name)}"
         raise Refused(unknown(f"key of {name}", wanted[0], found, listing))
-    chosen = [_shown(*found[key]) for key in wanted or found]
+    chosen = [found[key] for key in wanted or found]
     if asked.as_json:
-        return json.dumps({table: name, "settings": chosen}, indent=2)
+        shown = [_shown(*one) for one in chosen]
+        return json.dumps({table: name, "settings": shown}, indent=2)
     if wanted:
-        return lines_of(shown["in_effect"] or "" for shown in chosen)
-    keys = (key for key, *_ in found.values())
-    return lines_of(line for pair in zip(keys, chosen, strict=True) for line in _lines(*pair))
+        return lines_of(_shown(*one)["in_effect"] or "" for one in chosen)
+    return lines_of(line for one in chosen for line in _lines(*one))
 
 
 def _settings(fleet: Fleet, table: str, name: str) -> dict[str, tuple[Key, Setting | None, str]]:
-    """Return the settings of a record by key, each with the value that applies if it is not set.
-
-    None: the key is not set.
-    """
+    """Return the settings of a record by key (None: not set), each with the value that applies then."""
     if table == "bridge":
         bridge, port = named.attached_bridge(fleet, name), None
         row, keys = fleet.rows[bridge.config.name], settable(BRIDGE_KEYS)
@@ -66,20 +62,18 @@ def _settings(fleet: Fleet, table: str, name: str) -> dict[str, tuple[Key, Setti
 
 def _by_rule(bridge: Bridge, name: str, port: VmPortConfig | None) -> dict[str, str]:
     """Return the values that are in force where the default is not a fixed value, by key."""
-    config = bridge.config
+    config, team_view = bridge.config, bridge.placing.team_view()
     if port is not None:
         forged = "accept" if port.forges else "reject"
         return {"policy": port.policy, "unit": port.unit, "forged-transmits": forged}
-    if name == config.name:
-        return {
-            "uplinks": ",".join(uplink.name for uplink in config.uplinks),
-            "teaming": config.teaming,
-            "poll-interval-ms": f"{config.poll_interval_s * 1000:g}",
-            "connection-hash": config.connection_hash,
-        }
-    uplink = next(uplink for uplink in config.uplinks if uplink.name == name)
-    known_bps = bridge.placing.team_view().known_capacity_bps(uplink)
-    return {"capacity-mbps": f"{known_bps / 1e6:g}"} if known_bps else {}
+    known_bps = {uplink.name: team_view.known_capacity_bps(uplink) for uplink in config.uplinks}
+    return {
+        "uplinks": ",".join(known_bps),
+        "teaming": config.teaming,
+        "poll-interval-ms": f"{config.poll_interval_s * 1000:g}",
+        "connection-hash": config.connection_hash,
+        "capacity-mbps": f"{bps / 1e6:g}" if (bps := known_bps.get(name)) else "",
+    }
 
 
 def _shown(key: Key, there: Setting | None, otherwise: str) -> dict[str, str | None]:
@@ -95,12 +89,11 @@ def _shown(key: Key, there: Setting | None, otherwise: str) -> dict[str, str | N
     }
 
 
-def _lines(key: Key, shown: Mapping[str, str | None]) -> list[str]:
+def _lines(key: Key, there: Setting | None, otherwise: str) -> list[str]:
     """Return lines with the value, its place in the database, its default, and its meaning."""
-    default = f"default: {shown['default'] or 'none'}"
-    about = f"set in {shown['where']}; {default}"
-    if shown["where"] is None:
-        about = default if key.otherwise else "default"
+    shown = _shown(key, there, otherwise)
+    default = f"default: {shown['default'] or 'none'}" if there or key.otherwise else "default"
+    about = f"set in {shown['where']}; {default}" if there else default
     meaning = f"{shown['meaning']} Value: {_plain(key.expected)}."
     filled = textwrap.wrap(meaning, WIDTH - len(INDENT), break_on_hyphens=False)
     return [

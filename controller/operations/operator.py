@@ -5,7 +5,7 @@ Every refusal is one line, which states the problem and how to solve it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from weakref import WeakKeyDictionary
@@ -139,8 +139,7 @@ def _detach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> 
         )
     if purge and confirm_s is None and not row.attached:
         jobs.refuse_in_hand(name)
-        done = f"{name}: ovs-lbt keys removed"
-        return jobs.store(request_id, name, traces(fleet, row), done)
+        return jobs.store(request_id, name, traces(fleet, row), f"{name}: ovs-lbt keys removed")
     return detached()
 
 
@@ -329,7 +328,7 @@ def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> D
         raise Refused(f"uplink {uplink.name} is the last working uplink; {advice}")
     ports = sum(bound.uplink == uplink.name for bound in bridge.placing.bound.values())
     is_drained = uplink.role is Role.DRAINED
-    notes = tuple(_overload(bridge, uplink.name))
+    notes = _overload(bridge, uplink.name)
     job = Drain(
         operator.jobs,
         request_id,
@@ -430,16 +429,16 @@ def _others(bridge: Bridge, name: str) -> list[UplinkConfig]:
     return [u for u in bridge.config.uplinks if u.name != name and u.serves]
 
 
-def _overload(bridge: Bridge, drained: str) -> Iterator[str]:
-    """Yield notes if the current load exceeds the known capacity of the uplinks without `drained`."""
+def _overload(bridge: Bridge, drained: str) -> tuple[str, ...]:
+    """Return a note if the current load exceeds the known capacity of the uplinks without `drained`."""
     team_view = bridge.placing.team_view()
     uplinks = team_view.carrying(team_view.covered(team_view.config.window_s))
     without = [replace(u, role=Role.DRAINED) if u.name == drained else u for u in uplinks]
-    left = {uplink.name for uplink in failover.in_service(without)}
+    left = sorted(uplink.name for uplink in failover.in_service(without))
     speeds_bps = [team_view.known_capacity_bps(u) for u in bridge.config.uplinks if u.name in left]
     room_bps, load = sum(filter(None, speeds_bps)), sum((u.load for u in uplinks), Load())
-    for does, load_bps in (("sends", load.tx_bps), ("receives", load.rx_bps)):
-        if all(speeds_bps) and load_bps > room_bps > 0.0:
-            room = f"{', '.join(sorted(left))} can carry only {room_bps / 1e6:.0f} Mbit/s"
-            found = f"the bridge {does} {load_bps / 1e6:.0f} Mbit/s, but {room}"
-            yield f"note: {found}, so frames will be lost"
+    if not all(speeds_bps) or (load_bps := max(load.tx_bps, load.rx_bps)) <= room_bps:
+        return ()
+    does = "sends" if load_bps == load.tx_bps else "receives"
+    found = f"note: the bridge {does} {load_bps / 1e6:.0f} Mbit/s, but {', '.join(left)} can carry"
+    return (f"{found} only {room_bps / 1e6:.0f} Mbit/s, so frames will be lost",)

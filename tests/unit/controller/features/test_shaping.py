@@ -179,17 +179,17 @@ def test_a_detach_that_cannot_wait_says_what_it_leaves() -> None:
     assert refusal(here.replies[here.asked]).startswith(text)
 
 
-@pytest.mark.parametrize("keys", [{"shares": "100"}, {}])
+@pytest.mark.parametrize("shares", ["100", None])
 def test_a_detach_that_cannot_read_uplinks_does_not_take_their_queues_for_removed(
-    keys: dict[str, str],
+    shares: str | None,
 ) -> None:
-    here = shared(**keys)
+    here = shared(shares=shares) if shares else shared()
     here.holds_shaped = True
     here.ask("detach", "br0")
     fails = tuple(Device(name, htb.UNREAD, "tc: not installed") for name in ("eth1", "eth2"))
     here.say(Shaped("br0", fails)).run_for(6)
     reply = here.replies[here.asked]
-    if keys:
+    if shares:
         text = "bridge br0: queues may stay on eth1, eth2 (tc: not installed); to remove them: tc"
         assert refusal(reply).startswith(text)
     else:
