@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,10 +49,7 @@ def show(bridge: str | None) -> int:
     shown = json.loads(client.request("show", [*words, "--json"]))
     from controller.text import show_view, terminal
 
-    lines = show_view.lines(
-        shown, terminal.look(), lambda at_s: time.strftime("%H:%M:%S", time.localtime(at_s))
-    )
-    sys.stdout.write(terminal.written(lines))
+    sys.stdout.write(terminal.written(show_view.lines(shown, terminal.look())))
     return 0
 
 

@@ -175,4 +175,4 @@ def _backwards(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _clock(at_s: float) -> str:
-    return datetime.datetime.fromtimestamp(at_s).strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.datetime.fromtimestamp(at_s, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

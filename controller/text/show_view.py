@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from controller.text import wording
@@ -62,15 +62,13 @@ PORTS = (
 )
 
 
-def lines(
-    answer: JsonObject, look: Look, clock: Callable[[float], str] | None = None
-) -> list[Line]:
-    """Format the whole answer to `show`. `clock` formats seconds since the epoch."""
+def lines(answer: JsonObject, look: Look) -> list[Line]:
+    """Format the whole answer to `show`."""
     if answer.get("standby"):
         # A service on standby manages no bridges.
         drawn = [line(f"on standby: {answer['leader']} leads")]
     else:
-        drawn = [*waiting(answer, look, clock), *blocks(answer["bridges"], look)]
+        drawn = [*waiting(answer, look), *blocks(answer["bridges"], look)]
     return [*drawn, *faults(answer, look)]
 
 
@@ -84,15 +82,13 @@ def blocks(bridges: Sequence[JsonObject], look: Look) -> list[Line]:
     return drawn
 
 
-def waiting(
-    answer: JsonObject, look: Look, clock: Callable[[float], str] | None = None
-) -> list[Line]:
-    """Return lines for unconfirmed changes. `clock` formats seconds since the epoch."""
+def waiting(answer: JsonObject, look: Look) -> list[Line]:
+    """Return lines for unconfirmed changes."""
     texts = []
     for change in answer.get("unconfirmed", ()):
         name, what, left_s = change["bridge"], change["change"], change["left_s"]
-        at = "" if clock is None else f", at {clock(change['until'])}"
-        when = f"will be rolled back in {left_s:.0f} s{at}" if left_s else "is being rolled back"
+        at = f"in {left_s:.0f} s, at {wording.time_of_day(change['until'])}"
+        when = f"will be rolled back {at}" if left_s else "is being rolled back"
         texts.append(f"{name}: {what} {when}; to keep it: ovs-lbt confirm {wording.quoted(name)}")
     return [*_wrapped(texts, look, Style.WARN), ()] if texts else []
 

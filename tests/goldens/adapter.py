@@ -446,7 +446,7 @@ class Here(World):
         clock = SimpleNamespace(
             monotonic=lambda: now_s[0],
             strftime=lambda form, at=None: time.strftime(form, at or _moment(now_s[0])),
-            localtime=lambda at_s=None: _moment(now_s[0] if at_s is None else at_s - EPOCH_S),
+            gmtime=lambda at_s=None: _moment(now_s[0] if at_s is None else at_s - EPOCH_S),
         )
         with mock.patch.object(client, "ask", self._asked), mock.patch.object(feed, "time", clock):
             state = State(now_s=now_s[0])

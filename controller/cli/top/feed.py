@@ -43,7 +43,7 @@ def read(version: str = "") -> Picture:
         Refused: the service does not answer, or is on standby.
     """
     version = version or client.ask("version", (), READ_TIMEOUT_S).rpartition(" ")[2].strip()
-    at_s, clock = time.monotonic(), time.strftime("%H:%M:%S")
+    at_s, clock = time.monotonic(), time.strftime("%H:%M:%S UTC", time.gmtime())
     shown = json.loads(client.ask("lbt/show", ("--json",), READ_TIMEOUT_S))
     if shown.get("standby"):
         raise Refused(f"this service is on standby; ask the service that leads: {shown['leader']}")
@@ -116,7 +116,7 @@ class Feed:
 
 
 def _clock(at_s: float) -> str:
-    """Return the time of day, with the date if it is not today."""
-    at = time.localtime(at_s)
-    other_day = at[:3] != time.localtime()[:3]
+    """Return the time of day in UTC, with the date if it is not today."""
+    at = time.gmtime(at_s)
+    other_day = at[:3] != time.gmtime()[:3]
     return time.strftime("%m-%d %H:%M" if other_day else "%H:%M:%S", at)

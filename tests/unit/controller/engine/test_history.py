@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -175,11 +176,17 @@ def test_what_never_was_is_refused(path: Path, words: str, found: str) -> None:
 
 
 def test_text_is_for_people(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
     here = loaded(host(binding="eth1")).run_until(60)
     records = [command.entry for _, command in here.log if isinstance(command, Record)]
     path.write_text("\n".join(history.as_line(entry, 86400.0) for entry in records))
-    lines = answer(path, ()).splitlines()
+    try:
+        lines = answer(path, ()).splitlines()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert re.match(r"1970-01-02 00:00:\d\d UTC  br0  moved: ", lines[0])
     loads = "    eth1 85% -> 55%, eth2 0% -> 30%"
     assert says(lines[0], "br0  moved: ", "eth1", "85%", "30 s", "75%")
     assert lines[1] == "    vnet0: eth1 -> eth2 (threshold)" and lines[2].startswith(loads)
