@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Flag, auto
@@ -41,6 +42,8 @@ BLOCKING = {"no-receive": "from", "no-forward": "to"}
 # not use the members of a bond until their links have been down.
 DISABLE = {"BFD": "set interface {} bfd:enable=false", "CFM": "clear interface {} cfm_mpid"}
 PASSIVE = ("ptcp:", "pssl:")
+# The names that Incus and container runtimes make up each time they start a guest.
+MADE_UP = re.compile(r"(?:veth|tap|mac)[0-9a-f]{8}")
 KEYS_LOST = "OvsLbtConfigurationError"
 # A split VM port that sends more than the first rate should send at least this share of it in buckets.
 LEAST_SPLIT_BPS, SPREAD_RATIO = 1e6, 0.1
@@ -419,6 +422,12 @@ def _notes(about: About) -> Found:
             limit = f"the switch has learned {len(addresses)} addresses, which is its limit for a VM port"
             text = f"{name}: {limit}; frames to other addresses behind it are flooded in their VLAN"
             yield Told.CHECK, NOTE, "addresses", text
+    if no_id := [p.name for p in config.vm_ports if not p.vm_id and MADE_UP.fullmatch(p.name)]:
+        text = (
+            f"{inspection.named(no_id)}: external_ids has no iface-id or vm-id, so bindings and rules belong to"
+            " the port name, which changes when the VM restarts; set an ID, or a fixed name (Incus: host_name)"
+        )
+        yield Told.CHECK | BEFORE, NOTE, "no-id", text
     for up in about.status.uplinks if about.status else ():
         if up.up and up.capacity_guessed:
             name = up.uplink.name

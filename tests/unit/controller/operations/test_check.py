@@ -20,6 +20,7 @@ from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import (
     host,
     ours,
+    port,
     with_interface,
     without_us,
 )
@@ -86,6 +87,18 @@ def test_frames_that_are_dropped_on_purpose_are_reported_by_port_and_reason() ->
     assert "dropped" not in notes(here)
     here.remove_port("vnet1")
     assert "dropped" not in done(here.ask("show")).replace("vnet0: dropped", "")
+
+
+def test_ports_with_names_that_do_not_last_and_without_an_id_are_reported() -> None:
+    row, known = host(vms=()), {"iface-id": "i1"}
+    made_up = port("veth1a2b3c4d", 10), port("tap00ff00ff", 11), port("mac99999999", 12, known)
+    row = replace(row, ports=(*row.ports, *made_up, port("vnet3", 13)))
+    told = "veth1a2b3c4d tap00ff00ff: external_ids has no iface-id or vm-id, so bindings"
+    assert notes(world(row).start())["no-id"].startswith(told)
+    here = world(without_us(row)).start()
+    assert notes(here, "br0")["no-id"].startswith(told) and found(here, "br0") == {}
+    assert told in done(here.ask("attach", "br0"))
+    assert "no-id" not in notes(world(host()).start())
 
 
 def test_a_split_that_spreads_nothing_is_reported() -> None:
