@@ -9,14 +9,16 @@ import select
 import shutil
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from io import TextIOWrapper
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from controller.text.drawing import Line, Look, Style, plain
 from controller.text.wording import one_line, printable
+
+Wrote = TypeVar("Wrote")
 
 # Select Graphic Rendition, ECMA-48.
 _CODES = {
@@ -72,6 +74,10 @@ def guard(whole: bool = False) -> None:
 
     `whole`: whether not to truncate text on standard output.
     """
+    for name in ("stdin", "stdout", "stderr"):
+        # If it is closed, a file that is opened later would take its place, and be written to.
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream, all_of_it in ((sys.stdout, whole), (sys.stderr, False)):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -80,26 +86,48 @@ def guard(whole: bool = False) -> None:
 
 @contextmanager
 def until_unread() -> Iterator[None]:
-    """End the process with status 141 if the reader of standard output, such as `head`, has exited."""
+    """End the process with status 141 if the reader of standard output, such as `head`, has exited.
+
+    If standard output cannot be written, for example to a full disk, end it with an error instead.
+    """
     try:
         try:
             yield
         finally:
             if sys.stdout:
-                sys.stdout.flush()
+                _attempt(sys.stdout, sys.stdout.flush)
     except BrokenPipeError:
         poll = select.poll()
         poll.register(sys.stdout, 0)
         if not poll.poll(0):
             raise  # another pipe or connection is broken, such as a connection of the service
-        # Discard buffered output, which would fail again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard()
         sys.exit(UNREAD)
 
 
 def _write(stream: TextIO, whole: bool, text: str) -> int:
     written = text if isinstance(text, Drawn) else printable(text, whole)
-    return type(stream).write(stream, written)
+    return _attempt(stream, lambda: type(stream).write(stream, written))
+
+
+def _attempt(stream: TextIO, write: Callable[[], Wrote]) -> Wrote:
+    """Write to a stream. If it is standard output and cannot be written, end the process with an error."""
+    try:
+        return write()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if stream is not sys.stdout:
+            raise
+        _discard()
+        sys.exit(
+            f"ovs-lbt: standard output cannot be written: {error.strerror}; redirect it elsewhere"
+        )
+
+
+def _discard() -> None:
+    """Discard buffered output, which would fail again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:

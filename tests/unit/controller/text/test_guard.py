@@ -184,6 +184,29 @@ def test_a_reader_that_has_gone_is_no_error(words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
+@pytest.mark.parametrize(
+    ("redirected", "status", "told"),
+    [
+        ("> /dev/full", 1, "No space left on device; redirect it elsewhere"),
+        (">&-", 0, ""),
+        ("<&- >&-", 0, ""),
+    ],
+)
+@pytest.mark.parametrize("words", ["completion bash", "show --help"])
+def test_output_that_cannot_be_written_is_told(
+    redirected: str, status: int, told: str, words: str
+) -> None:
+    program = "from controller import cli; exit(cli.main())"
+    done = subprocess.run(
+        ["bash", "-c", f"exec {sys.executable} -c '{program}' {words} {redirected}"],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (status, status), done
+    assert told in done.stderr
+
+
 def test_another_broken_pipe_is_an_error() -> None:
     with pytest.raises(BrokenPipeError), terminal.until_unread():
         raise BrokenPipeError
