@@ -74,9 +74,10 @@ def read(path: Path) -> list[HostTrace]:
 
 
 def _opened(path: Path) -> TextIO:
+    # Excel begins a file in UTF-8 with a byte order mark.
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
 
 
 def parse(lines: Iterable[str]) -> list[HostTrace]:
@@ -105,14 +106,14 @@ def parse(lines: Iterable[str]) -> list[HostTrace]:
         if capacity_bps != host.capacity_bps or capacity_bps < LEAST_CAPACITY_BPS:
             again = host.capacity_bps >= LEAST_CAPACITY_BPS
             least = f"{LEAST_CAPACITY_BPS:g} or more"
-            expected = f"{host.capacity_bps:g}, as in earlier samples" if again else least
+            expected = f"{host.capacity_bps:.12g}, as in earlier samples" if again else least
             _refuse(line, f"uplink_capacity_bps {row[5]} of {name}", expected)
         before_s = last_s.get(name, start_s)
         if start_s < before_s:
-            expected = f"at least {before_s:g}, the previous time of {name}"
+            expected = f"at least {before_s:.15g}, the previous time of {name}"
             _refuse(line, f"time_s {row[0]}", expected)
         if start_s > before_s + LONGEST_SAMPLE_S:
-            expected = f"at most {LONGEST_SAMPLE_S:g} s after {before_s:g}"
+            expected = f"at most {LONGEST_SAMPLE_S:.0f} s after {before_s:.15g}"
             _refuse(line, f"time_s {row[0]}", expected)
         last_s[name] = start_s
         loads = host.samples.setdefault(start_s, {})
@@ -132,7 +133,7 @@ def _number(line: int, row: list[str], column: int) -> float:
         value = math.nan
     if not 0 <= value <= _MOST[name]:
         found = f"{name} {shortened(row[column]) or 'empty'}"
-        _refuse(line, found, f"a number from 0 to {_MOST[name]:g}")
+        _refuse(line, found, f"a number from 0 to {_MOST[name]:.12g}")
     return value
 
 
