@@ -7,6 +7,7 @@ import logging
 import logging.handlers
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -22,7 +23,7 @@ from controller.api.events import Request
 from controller.api.requests import parse
 from controller.config.kinds import DURATION
 from controller.host import faults
-from controller.text.wording import Refused, because, one_line, unknown
+from controller.text.wording import Refused, because, in_words, one_line, unknown
 
 LOG = logging.getLogger(__name__)
 
@@ -95,8 +96,10 @@ class _File(logging.handlers.RotatingFileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
         self._failing = True
+        error = sys.exc_info()[1]
         if not self._failed:
-            LOG.exception("the history file cannot be written: %s", self.baseFilename)
+            found = in_words(error) if isinstance(error, OSError) else error
+            LOG.error("the history file cannot be written: %s: %s", self.baseFilename, found)
 
 
 def append(path: Path, line: str) -> None:
