@@ -102,18 +102,26 @@ def _contents(parts: dict[str, str], missing: dict[str, str], made_at_s: float) 
 
 
 def _write(path: Path, directory: str, parts: dict[str, str], made_at_s: float) -> None:
-    """Write all parts to a new file. An existing file is not changed.
+    """Write all parts to a new file, or no file. An existing file is not changed.
 
     Raises:
         OSError: the file cannot be written.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
-    with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
-        for name, text in sorted(parts.items()):
-            content = text.encode(errors="replace")
-            entry = tarfile.TarInfo(f"{directory}/{name}")
-            entry.size, entry.mode, entry.mtime = len(content), MODE, int(made_at_s)
-            archive.addfile(entry, io.BytesIO(content))
+    try:
+        with (
+            os.fdopen(descriptor, "wb") as file,
+            tarfile.open(fileobj=file, mode="w:gz") as archive,
+        ):
+            for name, text in sorted(parts.items()):
+                content = text.encode(errors="replace")
+                entry = tarfile.TarInfo(f"{directory}/{name}")
+                entry.size, entry.mode, entry.mtime = len(content), MODE, int(made_at_s)
+                archive.addfile(entry, io.BytesIO(content))
+    except OSError as error:
+        # A part of it would only be in the way of the next one.
+        path.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 # ---- the parts -------------------------------------------------------------------------
