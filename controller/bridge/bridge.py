@@ -420,7 +420,7 @@ class Bridge:
         asked = self.config.asked.vm_ports
         self.placing.planned.set_aside({port.name: port.binding for port in asked if port.binding})
         found = f"{self.config.name}: LACP is not negotiated, so one uplink serves all VM ports"
-        remedy = "configure LACP on the upstream switch"
+        remedy = "configure LACP, in active mode, on the upstream switch"
         return [engine_commands.Report("warning", f"{found}; {remedy}")]
 
     def _end_fallback(self) -> Commands:

@@ -50,7 +50,7 @@ LEAST_SPLIT_BPS, SPREAD_RATIO = 1e6, 0.1
 # A service on standby checks several times a second whether this service is alive.
 STANDBY_ASKS_WITHIN_S = 10.0
 _STYLES = {ERROR: Style.BAD, WARNING: Style.WARN, NOTE: Style.PLAIN}
-USE_LACP = "configure LACP on the ports of the upstream switch"
+USE_LACP = "configure LACP, in active mode, on the ports of the upstream switch"
 NONE_ATTACHED = "no bridge is attached; to test one: ovs-lbt check BRIDGE"
 
 
@@ -323,6 +323,7 @@ def _uplinks(about: About) -> Found:
         if silent := links.silent(uplink):
             text = f"uplink {uplink.name}: its peer does not answer ({', '.join(silent)})"
             text += f"; configure {', '.join(silent)} on its upstream switch port"
+            text += " (LACP in active mode)" if "LACP" in silent else ""
             name = quoted(uplink.name)
             if disabling := [DISABLE[one].format(name) for one in silent if one in DISABLE]:
                 text += f", or disable it: ovs-vsctl {' -- '.join(disabling)}"

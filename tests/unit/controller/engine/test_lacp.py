@@ -138,7 +138,7 @@ def test_show_says_that_lacp_has_fallen_back() -> None:
     asked = {"policy": "originating-port", "teaming": "lacp", "fallen_back": True}
     assert asked.items() <= shown(here).items()
     (warning,) = reports(here, "warning")
-    assert says(warning, "br0: LACP is not negotiated", "; configure LACP on the upstream switch")
+    assert says(warning, "br0: LACP is not negotiated", "; configure LACP, in active mode,")
 
 
 # ---- learning packets ------------------------------------------------------------------

@@ -199,7 +199,7 @@ FINDINGS = {
         | run 1 | finds | down eth2 | up eth2 | down eth2 | up eth2 | finds flapping | run 1000
         | finds""",
     "no answer is told apart from no link": """lacp | silent eth2
-        | finding silent …does not answer…""",
+        | finding silent …does not answer (LACP); …(LACP in active mode)…""",
     **{
         f"settings: {team}": f"{team} | finds {found}"
         for team, found in (
@@ -230,7 +230,8 @@ FINDINGS = {
     "LACP that is not negotiated": """lacp-fallback eth1@lacp_current=False
         eth2@lacp_current=False | run 5 | finding lacp …""",
     "LACP that is not negotiated before attach": """lacp unattached eth2@lacp_current=False
-        | check br0 | finding lacp LACP (active) is not negotiated on eth2; …""",
+        | check br0 | finding lacp LACP (active) is not negotiated on eth2; configure LACP, in
+        active mode, on the ports of the upstream switch""",
     "plain uplinks before attach": """plain unattached :fail_mode=None | check br0
         | finding unfit …--uplink IF --uplink IF… | check br0 uplinks=eth1,eth2 | finds
         | finding fail-mode …attach sets it to secure… | set :fail_mode=secure
