@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import queue
@@ -15,6 +16,7 @@ from typing import Any
 
 from ovs import stream
 from ovsdbapp.backend.ovs_idl import connection, idlutils, transaction
+from ovsdbapp.exceptions import TimeoutException
 from ovsdbapp.schema.open_vswitch import impl_idl
 
 from controller.api.engine_commands import Setting, Write
@@ -42,6 +44,8 @@ RETRY_WRITES_S = 0.5
 # At the start, the interval between checks whether all rows have arrived.
 ROWS_PAUSE_S = 0.005
 SCHEMA = "Open_vSwitch"
+# The start of the text of an error that may pass: the server's disk is full, or it is busy.
+CANNOT_STORE = "ovsdb-server cannot store settings"
 
 
 class _Applied(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
@@ -88,6 +92,7 @@ class Database:
         self._submit = submit
         self._writes: queue.SimpleQueue[Write] = queue.SimpleQueue()
         self._kept: dict[tuple[str, str, str, str], Setting] = {}
+        self._refused: str | None = None
         self._last: DatabaseRead | None = None
         self._known = threading.Event()
         local = remote.startswith("unix:")
@@ -193,6 +198,8 @@ class Database:
             self._write_kept()
             if write is not None and write.request_id is not None:
                 error = self._commit(write.settings, write.applied)
+                for place in (setting.place for setting in write.settings if error is None):
+                    self._kept.pop(place, None)
                 self._submit(Written(write.request_id, error))
 
     def _write_kept(self) -> None:
@@ -206,12 +213,16 @@ class Database:
         kept = self._kept if self.is_current else {}
         if not kept:
             return
+        before, self._refused = self._refused, self._commit(kept.values())
+        if self._refused is not None and self._refused.startswith(CANNOT_STORE):
+            if self._refused != before:
+                LOG.warning("%s; this is repeated until they are stored", self._refused)
+            return
         self._kept = {}
-        failed = self._commit(kept.values()) is not None
-        for setting in kept.values() if failed else ():
+        for setting in kept.values() if self._refused is not None else ():
             if (error := self._commit((setting,))) is None or self._stands_by:
                 continue
-            if self.is_current:
+            if self.is_current and not error.startswith(CANNOT_STORE):
                 LOG.warning("%s %s: %s", setting.record, setting.key, error)
             else:
                 self._kept[setting.place] = setting
@@ -232,7 +243,7 @@ class Database:
                 return faults.ANOTHER_LEADS
             if isinstance(error, faults.OURS):
                 return faults.report("database", error, "ovsdb writes")
-            return str(error) or type(error).__name__
+            return _in_words(error)
         return None
 
     def _command(self, setting: Setting) -> Any:
@@ -245,6 +256,16 @@ class Database:
         if setting.value is None:
             return self._api.db_remove(*record, setting.column, setting.key, if_exists=True)
         return self._api.db_set(*record, (setting.column, {setting.key: setting.value}))
+
+
+def _in_words(error: Exception) -> str:
+    """Return why a transaction failed. The text begins with `CANNOT_STORE` if this may pass."""
+    if isinstance(error, TimeoutException):
+        return f"{CANNOT_STORE}: it did not answer in time"
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        found = json.loads(str(error).removeprefix("OVSDB Error: "))
+        return f"{CANNOT_STORE}: {found['details']}: {found['io-error']}"
+    return str(error) or type(error).__name__
 
 
 def _removals_last(settings: Iterable[Setting]) -> list[Setting]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ovsdbapp.exceptions import TimeoutException
 
 from controller.api.engine_commands import Setting
 from controller.config.rows import Ovn, Tunnel
 from controller.host import devices
 from controller.ovsdb import database, records
+from controller.ovsdb.database import Database
 from controller.text.wording import Refused
 from tests.said import says
 
@@ -261,6 +265,61 @@ def test_in_a_transaction_removals_come_last_and_the_last_value_of_a_key_counts(
 
 
 # ---- the schema ---------------------------------------------------------------------------------
+
+
+FULL = 'OVSDB Error: {"details":"conf.db: write failed","error":"I/O error","io-error":"No space left on device"}'
+
+
+class Server:
+    """Stands in for the library: it refuses transactions with `error`, or those of records that are gone."""
+
+    def __init__(self) -> None:
+        self.stored: dict[tuple[str, ...], str | None] = {}
+        self.error: Exception | None = None
+
+    @contextlib.contextmanager
+    def transaction(self, **_: bool) -> Iterator[SimpleNamespace]:
+        txn = list[Setting]()
+        yield SimpleNamespace(add=txn.append)
+        if self.error is not None:
+            raise self.error
+        if any(setting.record == "gone" for setting in txn):
+            raise RuntimeError("Cannot find Interface with name=gone")
+        self.stored |= {setting.place: setting.value for setting in txn}
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RuntimeError(FULL), "settings: conf.db: write failed: No space left on device; this is"),
+        (
+            TimeoutException(commands=[], timeout=10, cause="busy"),
+            "it did not answer in time; this",
+        ),
+    ],
+)
+def test_what_the_service_writes_survives_a_full_disk(
+    error: Exception, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, server = Database.__new__(Database), Server()
+    session = SimpleNamespace(is_connected=lambda: True)
+    here.replica = SimpleNamespace(is_current=True, contends=False, _session=session)  # type: ignore[assignment]
+    here._api = server  # type: ignore[assignment]
+    here._refused, server.error = None, error
+    monkeypatch.setattr(Database, "_command", lambda _, setting: setting)
+    settings = [
+        Setting("Interface", name, "binding", "eth0") for name in ("vnet0", "gone", "vnet1")
+    ]
+    here._kept = {setting.place: setting for setting in settings}
+    for _ in range(3):
+        here._write_kept()
+    assert len(here._kept) == 3 and not server.stored
+    (line,) = caplog.messages
+    assert told in line
+    server.error = None
+    here._write_kept()
+    assert not here._kept, "a record that is gone is not waited for"
+    assert [place[1] for place in server.stored] == ["vnet0", "vnet1"]
 
 
 def test_what_a_schema_lacks_is_named_and_nothing_else() -> None:
