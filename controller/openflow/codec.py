@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from controller.api.events import ForeignFlow
 from controller.dataplane import specs
@@ -51,17 +50,12 @@ LEARNING_TABLES = (
 )
 HASH_FIELD_NAMES = {number: name for name, number in HASH_FIELDS.items()}
 GROUP_KINDS = {ofp.OFPGT_SELECT: "select", **{number: kind for kind, number in GROUP_TYPES.items()}}
-# The most decoded flows, and the most decoded groups, in the caches: enough for one or two bridges. Flows
-# and groups of more bytes are not cached, because a switch may send flows of 64 KiB.
-REMEMBERED, REMEMBERED_BYTES = 1 << 12, 512
 # The bytes of a flow that change from one reading to the next: the age and the counters.
 AGE, COUNTS = slice(4, 12), slice(32, 48)
 TABLE_AT, TIMEOUT_AND_COOKIE = 2, struct.Struct("!16xH6xQ")
 PACKETS = struct.Struct("!32xQ")
 # The tables in which frames are counted with each reading of all flows.
 COUNTED = TABLES | {Table.DELIVERY}
-
-R = TypeVar("R")
 
 
 def flow_mod(datapath: Any, command: int, flow: specs.FlowSpec, cookie_mask: int = 0) -> Any:
@@ -230,7 +224,14 @@ def installed_flow(part: bytes) -> specs.FlowSpec | ForeignFlow | None:
         Malformed: lengths inside the flow are inconsistent.
         ValueError: the framework cannot parse the flow.
     """
-    return _remembered(_installed_flow, part)
+    head, rest = part[: AGE.start], part[AGE.start :]
+    fixed = COUNTS.start - AGE.stop
+    flow = read_flow(head + bytes(8) + rest[:fixed] + bytes(16) + rest[fixed:])
+    if cookie_kind(flow.cookie) is not None:
+        return decode_flow(flow)
+    if flow.table_id == 0 and flow.priority == 0 and len(flow.match.items()) == 0:
+        return None
+    return _foreign_flow(flow)
 
 
 def installed_flows(
@@ -256,18 +257,6 @@ def _counts(flow: specs.FlowSpec | ForeignFlow | None) -> int | Dropped | None:
     return uplink if isinstance(uplink, int) else None
 
 
-@functools.lru_cache(REMEMBERED)
-def _installed_flow(part: bytes) -> specs.FlowSpec | ForeignFlow | None:
-    head, rest = part[: AGE.start], part[AGE.start :]
-    fixed = COUNTS.start - AGE.stop
-    flow = read_flow(head + bytes(8) + rest[:fixed] + bytes(16) + rest[fixed:])
-    if cookie_kind(flow.cookie) is not None:
-        return decode_flow(flow)
-    if flow.table_id == 0 and flow.priority == 0 and len(flow.match.items()) == 0:
-        return None
-    return _foreign_flow(flow)
-
-
 def read_flow(flow: bytes) -> Any:
     """Parse a flow with the framework.
 
@@ -284,24 +273,8 @@ def installed_group(part: bytes) -> specs.GroupSpec:
     Raises:
         Malformed: lengths inside the description are inconsistent.
     """
-    return _remembered(_installed_group, part)
-
-
-def installed_groups(
-    parts: Iterable[bytes], decode: Callable[[bytes], specs.GroupSpec] = installed_group
-) -> tuple[specs.GroupSpec, ...]:
-    """Decode group descriptions with `decode`, and return the groups whose IDs ovs-lbt uses."""
-    return tuple(group for group in map(decode, parts) if group.group_id in GROUP_IDS)
-
-
-def _remembered(decode: functools._lru_cache_wrapper[R], part: bytes) -> R:
-    return decode(part) if len(part) <= REMEMBERED_BYTES else decode.__wrapped__(part)
-
-
-@functools.lru_cache(REMEMBERED)
-def _installed_group(described: bytes) -> specs.GroupSpec:
-    framing.check_group(described)
-    group = parser.OFPGroupDescStats.parser(described, 0)
+    framing.check_group(part)
+    group = parser.OFPGroupDescStats.parser(part, 0)
     buckets = tuple(
         specs.Bucket(
             actions=_decode_actions(bucket.actions),
@@ -311,6 +284,13 @@ def _installed_group(described: bytes) -> specs.GroupSpec:
         for bucket in group.buckets
     )
     return specs.GroupSpec(group.group_id, GROUP_KINDS.get(group.type, "other"), buckets)
+
+
+def installed_groups(
+    parts: Iterable[bytes], decode: Callable[[bytes], specs.GroupSpec] = installed_group
+) -> tuple[specs.GroupSpec, ...]:
+    """Decode group descriptions with `decode`, and return the groups whose IDs ovs-lbt uses."""
+    return tuple(group for group in map(decode, parts) if group.group_id in GROUP_IDS)
 
 
 def decode_flow(flow: Any) -> specs.FlowSpec:
@@ -349,13 +329,9 @@ def decode_match(match: Any) -> tuple[tuple[str, specs.MatchValue], ...]:
 def _decode_actions(actions: Iterable[Any]) -> tuple[specs.Action, ...]:
     """Decode actions. Return `NOT_OURS` if one of them is unknown, so that the flow is replaced."""
     try:
-        return tuple(_DECODERS.get(type(action), _decode_other)(action) for action in actions)
+        return tuple(_DECODERS.get(type(action), _decode_unknown)(action) for action in actions)
     except Unknown:
         return NOT_OURS
-
-
-def _decode_other(_action: Any) -> specs.Action:
-    raise Unknown
 
 
 def _decode_learn(action: Any, limit: int = 0, success: str | None = None) -> specs.Learn:
@@ -377,7 +353,7 @@ def _decode_unknown(action: Any) -> specs.Learn:
     Raises:
         Unknown: the action has another type.
     """
-    if action._subtype != NXAST_LEARN2:
+    if type(action) is not parser.NXActionUnknown or action._subtype != NXAST_LEARN2:
         raise Unknown
     fixed, rest = action.data[:LEARN_FIXED_BYTES], action.data[LEARN_FIXED_BYTES:]
     limit, _ = LEARN2_LIMIT.unpack_from(rest)
@@ -442,5 +418,4 @@ _DECODERS: dict[type, Callable[[Any], specs.Action]] = {
     parser.NXActionLearn: _decode_learn,
     parser.NXActionMultipath: _decode_multipath,
     parser.NXActionController: _decode_controller,
-    parser.NXActionUnknown: _decode_unknown,
 }
