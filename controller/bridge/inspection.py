@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from controller.api.events import ForeignFlow, InstalledRead
 from controller.dataplane.specs import ToGroup
 from controller.dataplane.tables import GROUP_IDS, Table
+from controller.text.wording import first_of
 
 # Our flows in table 0 with this or a higher priority match every frame from a known port. Other programs'
 # flows with a lower priority never match such frames, but may handle frames from unknown ports.
@@ -14,7 +13,6 @@ CLASSIFY_PRIORITY = 90
 # On plain uplinks, we drop frames from unknown ports, so flows with a lower priority have no effect.
 CLASSIFY_PRIORITY_ON_PLAIN_UPLINKS = 1
 OUR_TABLES = range(Table.CLASSIFY + 1, len(Table))
-NAMED_AT_MOST = 3
 
 
 def obstacles(read: InstalledRead, on_bond: bool) -> str:
@@ -24,12 +22,12 @@ def obstacles(read: InstalledRead, on_bond: bool) -> str:
     """
     found, remedies = list[str](), list[str]()
     if groups := foreign_groups(read):
-        found.append(f"other programs have groups {named(groups)}")
+        found.append(f"other programs have groups {first_of(groups, between=' ')}")
         remedies.append(f"remove all groups {GROUP_IDS.start} to {GROUP_IDS.stop - 1}")
     if flows := flows_before_ours(read, on_bond):
         lowest = _classify_priority(on_bond)
         ours = f"{OUR_TABLES.start}-{OUR_TABLES.stop - 1}"
-        found.append(f"other programs have flows {named(flows)}")
+        found.append(f"other programs have flows {first_of(flows, between=' ')}")
         remedies.append(
             f"remove all flows in table 0 with priority {lowest} or higher, and in tables {ours}"
         )
@@ -63,13 +61,6 @@ def flows_before_ours(read: InstalledRead, on_bond: bool) -> list[str]:
 
 def _classify_priority(on_bond: bool) -> int:
     return CLASSIFY_PRIORITY if on_bond else CLASSIFY_PRIORITY_ON_PLAIN_UPLINKS
-
-
-def named(things: Sequence[object]) -> str:
-    """Return the first `NAMED_AT_MOST` items as text, and the number of further items."""
-    words = " ".join(str(thing) for thing in things[:NAMED_AT_MOST])
-    more = len(things) - NAMED_AT_MOST
-    return f"{words} and {more} more" if more > 0 else words
 
 
 def _flow_text(flow: ForeignFlow) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from controller.config.rows import BridgeRow, InterfaceRow
+from controller.text.wording import first_of
 from policies.presets import PRESETS
 
 DPDK_KINDS = ("dpdk", "dpdkvhostuser", "dpdkvhostuserclient")
@@ -53,7 +54,7 @@ class Offload:
     def unshaped(self, port: str) -> str | None:
         """Return why a VM port cannot have shares, a reservation or a limit; None if it can."""
         if self.no_queues:
-            return f"DPDK uplinks have no Linux queues: {_some(self.no_queues)}"
+            return f"DPDK uplinks have no Linux queues: {first_of(self.no_queues, NAMED)}"
         if port in self.past_queues:
             return "frames from a representor bypass the queues of uplinks because of hw-offload"
         return None
@@ -118,7 +119,7 @@ def _no_card(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> str | None:
     if row.tc_policy == "skip_hw":
         return "tc-policy is skip_hw"
     if uplinks and all(uplink.offloads is False for uplink in uplinks):
-        return f"uplinks {_some([u.name for u in uplinks])} cannot offload tc flows"
+        return f"uplinks {first_of([u.name for u in uplinks], NAMED)} cannot offload tc flows"
     return None
 
 
@@ -126,12 +127,12 @@ def _dpdk(row: BridgeRow, no_queues: Sequence[str]) -> Iterator[str]:
     ports = [interface.name for interface in row.interfaces if interface.kind in DPDK_KINDS]
     if no_queues:
         yield (
-            f"DPDK uplinks {_some(no_queues)} have no Linux device for queues, so"
+            f"DPDK uplinks {first_of(no_queues, NAMED)} have no Linux device for queues, so"
             f" {SHAPED_BY} are rejected"
         )
     if others := [name for name in ports if name not in no_queues]:
         yield (
-            f"frames of DPDK ports {_some(others)} are forwarded by ovs-vswitchd's own threads; all"
+            f"frames of DPDK ports {first_of(others, NAMED)} are forwarded by ovs-vswitchd's own threads; all"
             " policies work as on other ports"
         )
     if row.hw_offload and row.in_userspace:
@@ -144,7 +145,7 @@ def _dpdk(row: BridgeRow, no_queues: Sequence[str]) -> Iterator[str]:
 
 
 def _representors(row: BridgeRow, names: Sequence[str]) -> Iterator[str]:
-    which = f"representors {_some(names)}"
+    which = f"representors {first_of(names, NAMED)}"
     if not row.hw_offload:
         yield f"{which}: hw-offload is not true, so software forwards all frames of their VMs"
         return
@@ -162,10 +163,3 @@ def _representors(row: BridgeRow, names: Sequence[str]) -> Iterator[str]:
 def _has_card(row: BridgeRow) -> bool:
     """Whether the bridge has a DPDK network card. vhost-user ports are forwarded in software."""
     return any(interface.kind == "dpdk" for interface in row.interfaces)
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return a list of the first few names, and the number of further names."""
-    more = len(names) - NAMED
-    listed = ", ".join(names[:NAMED])
-    return f"{listed} and {more} more" if more > 0 else listed

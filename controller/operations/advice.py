@@ -14,14 +14,13 @@ from controller.config.rows import PREFIX, BridgeRow, Ovn
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.drops import Drop
 from controller.teaming.buckets import hashed_by
-from controller.text.wording import DROPPED, one_line, quoted, shortened
+from controller.text.wording import DROPPED, first_of, one_line, quoted, shortened
 from policies.presets import PRESETS
 
 SEVERAL = "set up several tunnel endpoints, so that policies can place each endpoint"
 UNIT = PREFIX + "unit"
 BY_ADDRESS = "source-mac"
 FORGES = PREFIX + "forged-transmits"
-NAMED_AT_MOST = 3
 # The tested releases. Each has a row in the table of docs/releases.md.
 RUN_ON = ((3, 1), (3, 3), (3, 5), (3, 7))
 # Since 2.8, `learn` supports limit and result_dst. Group mods in bundles exist in older releases, too.
@@ -52,10 +51,8 @@ def dropped(
         others = sorted({mac for mac, _ in known.get(port.name, ())} - set(port.attached_macs))
         if port.forges or not others or port.name in decided:
             continue
-        named = ", ".join(others[:NAMED_AT_MOST])
-        more = f" and {len(others) - NAMED_AT_MOST} more" if len(others) > NAMED_AT_MOST else ""
         yield (
-            f"{port.name} also sends from {named}{more}, which its attached-mac does not list, so these"
+            f"{port.name} also sends from {first_of(others)}, which its attached-mac does not list, so these"
             f" frames would be dropped; to accept them: ovs-vsctl set interface {quoted(port.name)}"
             f" external_ids:{FORGES}=accept (or reject, to drop them)"
         )

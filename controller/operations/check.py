@@ -14,7 +14,6 @@ from typing import Any
 
 from controller.api.history import fields
 from controller.api.status import BridgeStatus
-from controller.bridge import inspection
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
 from controller.config import columns, controllers
@@ -29,7 +28,7 @@ from controller.operations import advice
 from controller.teaming.address_units import PER_PORT_MAX
 from controller.text.drawing import Line, Span, Style, clean, plain
 from controller.text.show_view import FAILED, JsonObject, guessed
-from controller.text.wording import OUR_LOG, UNREACHED, keys_again, no_device, quoted
+from controller.text.wording import OUR_LOG, UNREACHED, first_of, keys_again, no_device, quoted
 from policies.model import OFPORT_LOCAL, Role
 
 # A note requires no action. With errors or warnings, the exit status of `check` is 1.
@@ -186,7 +185,7 @@ def _state(about: About) -> Found:
         yield Told.CHECK, WARNING, "lacp", text, "OvsLbtUplinkDown"
     if bridge.overruling:
         text = (
-            f"another program's flows {inspection.named(bridge.overruling)} take precedence over ovs-lbt"
+            f"another program's flows {first_of(bridge.overruling, between=' ')} take precedence over ovs-lbt"
             " flows, so frames may be lost or duplicated; remove the other program's flows"
         )
         if "(" not in (flow := bridge.overruling[0]):
@@ -284,7 +283,7 @@ def _ports(about: About) -> Found:
     without = [uplink for uplink in config.uplinks if 0 not in uplink.vlans.carried]
     for uplink in without if untagged else ():
         if len(without) < len(config.uplinks) or not uplink.vlans.takes_tagged:
-            found = f"uplink {uplink.name} does not carry untagged frames of {inspection.named(untagged)}"
+            found = f"uplink {uplink.name} does not carry untagged frames of {first_of(untagged, between=' ')}"
             (port,) = (
                 p.name for p in about.row.ports if uplink.name in {i.name for i in p.interfaces}
             )
@@ -292,7 +291,7 @@ def _ports(about: About) -> Found:
             text = f"{found}; to carry all VLANs: ovs-vsctl {' -- '.join(clear)}"
             yield LINKS, WARNING, "untagged", text
     if down := [port.name for port in guests if (port.name, "down") in flagged]:
-        text = f"the devices of {inspection.named(down)} are down; to set up the first one:"
+        text = f"the devices of {first_of(down, between=' ')} are down; to set up the first one:"
         yield LINKS, NOTE, "port-down", f"{text} {_set(about, down[0], 'up')}"
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 # The maximum length of external text that a message quotes.
@@ -94,6 +94,12 @@ def one_of(words: Iterable[str]) -> str:
     """Return a text that lists the expected values, in the given order."""
     listed = ", ".join(words)
     return f"one of {listed}" if listed else "no value, because none exists"
+
+
+def first_of(things: Sequence[object], most: int = 3, between: str = ", ") -> str:
+    """Return a text with the first `most` things, and the number of further things."""
+    listed = between.join(map(str, things[:most]))
+    return f"{listed} and {len(things) - most} more" if len(things) > most else listed
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
