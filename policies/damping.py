@@ -98,7 +98,8 @@ class Damping:
         last = _by_load(self._moves.get(unit, ()))
         cooled_s = now_s
         if last and not last.is_open(now_s):
-            cooled_s = last.at_s + self._cooldown_s(last.step)
+            cooldown_s = FIRST_COOLDOWN_S * GROWTH ** (last.step - 1)
+            cooled_s = last.at_s + min(self.longest_cooldown_s, cooldown_s)
         in_period = self._in_period(unit, now_s)
         free_s = in_period[-MOST_MOVES] + PERIOD_S if len(in_period) >= MOST_MOVES else now_s
         return max(now_s, cooled_s, free_s)
@@ -116,9 +117,6 @@ class Damping:
                 if now_s < at_s < found:
                     found = at_s
         return found
-
-    def _cooldown_s(self, step: int) -> float:
-        return min(self.longest_cooldown_s, FIRST_COOLDOWN_S * GROWTH ** (step - 1))
 
     def _in_period(self, unit: str, now_s: float) -> list[float]:
         return [m.at_s for m in self._moves.get(unit, ()) if now_s - m.at_s < PERIOD_S]

@@ -14,7 +14,7 @@ from pathlib import Path
 from controller.api import history
 from controller.api.requests import Argument, Command
 from controller.config import keys
-from controller.config.kinds import DAY_S, DURATION, Kind, integer, seconds
+from controller.config.kinds import DAY_S, DURATION, Kind, checked, integer, seconds
 from controller.text import top_manual
 from controller.text.wording import invalid
 
@@ -39,15 +39,10 @@ def _valid(kind: Kind) -> Callable[[str], str]:
     return check
 
 
-def service_name(text: str) -> str:
-    """Return `text` if it is a valid service name.
-
-    Raises:
-        ValueError: `text` is not a valid service name.
-    """
-    if re.fullmatch(rf"{SERVICE}[A-Za-z0-9._-]{{0,20}}", text):
-        return text
-    raise ValueError(invalid(text, SERVICE_NAME))
+# Checks the name of a service, like the checks of other values.
+service_name = _valid(
+    Kind(checked(str, re.compile(rf"{SERVICE}[A-Za-z0-9._-]{{0,20}}").fullmatch), SERVICE_NAME)
+)
 
 
 def _yes(option: str) -> Argument:

@@ -53,8 +53,8 @@ class Kind:
     words: Collection[str] = ()
 
 
-def checked(parse: Callable[[str], T], is_valid: Callable[[T], bool]) -> Callable[[str], T]:
-    """Return a parser that also refuses values for which `is_valid` returns False."""
+def checked(parse: Callable[[str], T], is_valid: Callable[[T], object]) -> Callable[[str], T]:
+    """Return a parser that also refuses values for which `is_valid` returns a false value."""
 
     def parse_valid(text: str) -> T:
         if not is_valid(value := parse(text)):

@@ -72,7 +72,7 @@ class Qdiscs:
                 if not replaces:
                     return Device(name, found)
                 replaced = _tc("-j", "qdisc", "show", "dev", name).strip()
-            host = _host(name)
+            host = Host(_has_fq_codel(), _send_buffer_bytes(), _mtu_bytes(name))
             lines = htb.commands(name, found, wanted, host, self._known.get(name))
             if lines and not self._confirmed():
                 raise Refused(ANOTHER_LEADS)
@@ -136,10 +136,6 @@ def _marks(filters: Sequence[dict[str, Any]]) -> tuple[int | None, ...]:
 
 def _number(text: str) -> int:
     return int(text or "0", 16)
-
-
-def _host(device: str) -> Host:
-    return Host(_has_fq_codel(), _send_buffer_bytes(), _mtu_bytes(device))
 
 
 def _mtu_bytes(device: str) -> int:
