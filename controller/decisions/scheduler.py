@@ -87,8 +87,8 @@ class Scheduler:
     # When buckets last began to count other traffic, and the number of readings after that time.
     _recounted_s: float = -math.inf
     _readings: int = 0
-    # The latest plans for policies that act immediately. Decisions often need a plan for the same
-    # team again: 1,606 of 1,996 times in a replay of hosts with split VM ports.
+    # The latest plans for policies that act immediately. Decisions often need a plan for the same team
+    # again: a replay of the example trace takes 6.6 s of CPU time, and 8.7 s without these plans.
     _plans: Reused = field(default_factory=Reused)
 
     def begin_windows(self, now_s: float) -> None:
