@@ -70,7 +70,7 @@ from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, Output, Pipeline, SetField
 from controller.engine import Engine
 from policies.classifiers import BUCKETS
-from tests.unit.rows import with_ids, with_interface
+from tests.unit.rows import with_interface
 
 # Bundles until everything is in place over a bond: the second when NORMAL's flags are set.
 PLACED = 2
@@ -484,10 +484,6 @@ class World:
         """The operator changes the database."""
         self.rows[row.name] = row
         return self.say(self.read())
-
-    def write_keys(self, **keys: str) -> World:
-        """The operator sets keys of br0 in the database."""
-        return self.write(with_ids(self.rows["br0"], **keys))
 
     def write_keys_of(self, interface: str, **keys: str) -> World:
         """The operator sets all keys of an interface in the database."""

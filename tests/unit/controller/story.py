@@ -16,11 +16,14 @@ from controller.api.events import Event, ForeignFlow
 from controller.config.rows import PREFIX
 from controller.dataplane import tables
 from controller.dataplane.specs import EMPTY, GroupSpec
-from tests.goldens.adapter import Here
+from tests.goldens.adapter import Here, changed
 from tests.goldens.steps import Played
 from tests.said import pattern
 from tests.unit.controller.engine.told import desired, entries, explained, shown, steady
 from tests.unit.fake_switch import done, moves, refusal, reports
+
+# Words of a team.
+ALL_ON_ETH1 = "vnet0.binding=eth1 vnet1.binding=eth1 vnet2.binding=eth1 vnet3.binding=eth1"
 
 
 class Story(Played):
@@ -91,6 +94,10 @@ class Story(Played):
     def do_note_row(self) -> None:
         self._row = self.rows[self.chosen]
 
+    def do_unseen(self, *words: str) -> None:
+        """The records change while no service reads them."""
+        self.rows[self.chosen] = changed(self.rows[self.chosen], words)
+
     def do_flagged(self, *names: str) -> None:
         """These ports have the flag no-flood, and no others."""
         self.switch.no_flood = set(map(self.named, names))
@@ -125,7 +132,7 @@ class Story(Played):
             for name, ofport in self._vm_ports().items()
             if tables.Group.BINDING.id_of(ofport) in self.switch.groups
         }
-        if used:
+        if used or in_switch:
             _same(self._numbers(used.get(n) for n in self._vm_ports()), in_switch or uplinks)
 
     def do_would(self, uplinks: str) -> None:
@@ -170,6 +177,11 @@ class Story(Played):
         """The records of the bridge and its ports."""
         _same(self.rows[self.chosen], self._row)
 
+    def do_unconfirmed(self, *changes: str) -> None:
+        """The changes that wait to be confirmed."""
+        shown = json.loads(done(self.ask("show", "--json"))).get("unconfirmed", [])
+        _same([one["change"] for one in shown], [*changes])
+
     def do_flags(self, *names: str) -> None:
         """The ports with the flag no-flood."""
         _same({self.switch.ports[ofport].name for ofport in self.switch.no_flood}, {*names})
@@ -205,6 +217,10 @@ class Story(Played):
         found = reports(self, level)
         wanted = re.compile(pattern(" ".join(text)))
         assert any(map(wanted.fullmatch, found)) if text else not found, found
+
+    def do_warned(self, *text: str) -> None:
+        """The only warning, or that there is none."""
+        _matches("; ".join(reports(self, "warning")), text)
 
     def do_explains(self, name: str, *facts: str) -> None:
         """What `explain` has for programs."""
@@ -271,6 +287,24 @@ class Story(Played):
         """The VM ports for which learning packets were sent."""
         ports = self.switch.ports
         _same({ports[ofport].name for _, ofport in self.frames()}, {*names})
+
+    def do_packets(self, number: str) -> None:
+        """How many learning packets were sent."""
+        _same(str(len(self.frames())), number)
+
+    def do_heard(self, uplink: str, *names: str) -> None:
+        """The VM ports that hear broadcasts by an uplink while all are up."""
+        index, groups = self.named(uplink) - 1, self.switch.groups
+        first = {
+            name: groups[tables.delivery_group_id(ofport, index)].buckets[0]
+            for name, ofport in self._vm_ports().items()
+        }
+        _same({name for name, bucket in first.items() if bucket.actions}, {*names})
+
+    def do_sent(self, kinds: str, *order: str) -> None:
+        """All commands of these kinds, as `Apply/SetPortFlags`, in their order."""
+        sent = (type(command).__name__ for _, command in self.log)
+        _same([kind for kind in sent if kind in kinds.split("/")], [*order])
 
     def do_recorded(self, *events: str) -> None:
         """What the history has of these events, each time."""

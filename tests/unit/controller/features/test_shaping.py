@@ -6,19 +6,17 @@ import re
 
 import pytest
 
-from controller.api.engine_commands import ReadLearned, Shape
+from controller.api.engine_commands import Shape
 from controller.api.events import Device, Request, Shaped, Tick
-from controller.config.rows import BridgeRow
 from controller.dataplane import htb
 from controller.dataplane.htb import DEFAULT_CLASS
 from tests.said import pattern
-from tests.unit.controller.story import Story
-from tests.unit.fake_switch import World, refusal, world
+from tests.unit.controller.story import ALL_ON_ETH1, Story
+from tests.unit.fake_switch import world
 from tests.unit.rows import host, with_interface
 
-MAC = "52:54:00:00:00:0{}"
-LEARNED = tuple((10 + n, MAC.format(n), 0) for n in range(4))
-CAPACITY_BPS = 100e6
+# Of VM ports, up to the last digit.
+MAC = "52:54:00:00:00:0"
 
 
 class ShapingStory(Story):
@@ -63,14 +61,34 @@ class ShapingStory(Story):
         asked = (dict(command.wanted) for command in self.commands(Shape))
         assert all(goal == self._queues for goal in asked)
 
+    def do_source(self, mac: str, *port: str) -> None:
+        """The VM port whose class frames from an address have, or that it is none's."""
+        assert [str(n) for source, n in self.shapers["eth1"].sources if source == mac] == [*port]
+
+    def do_queues_are_lost(self) -> None:
+        self.shapers.clear()
+        self.queueing.clear()
+
+    def do_hold_queues(self) -> None:
+        """What is done to queues takes time."""
+        self.holds_shaped = True
+
+    def do_unread_queues(self) -> None:
+        """Queues were asked for, and cannot be read."""
+        fails = (Device(name, htb.UNREAD, "tc: not installed") for name in ("eth1", "eth2"))
+        self.say(Shaped("br0", tuple(fails)))
+
+    def do_release_queues(self) -> None:
+        self.holds_shaped = False
+        self.say(*self.held_shaped)
+
     def do_not_done(self, *text: str) -> None:
         """What the bridge cannot do."""
         found = self.status.not_done
         assert re.fullmatch(pattern(" ".join(text)), " ".join(found)), found
 
 
-BOUND = "vnet0.binding=eth1 vnet1.binding=eth1 vnet2.binding=eth1 vnet3.binding=eth1"
-BOND = f"bond {BOUND}"
+BOND = f"bond {ALL_ON_ETH1}"
 QDISC = "eth1 has qdisc tbf 8001:; remove it, or set ovs-lbt-qdisc=replace"
 WORDS = "shares 100, 20 Mbit/s reserved, at most 30 Mbit/s"
 STORIES = {
@@ -104,13 +122,33 @@ STORIES = {
     "a service that restarts": f"""{BOND} vnet0.limit-mbps=10 | run 3 | note-queues | restart
         | run 5 | queues-as-noted""",
     **{
-        f"observe, {kind}": f"""{kind} {BOUND} vnet0.shares=100 | run 3 | shaped eth1 eth2
+        f"observe, {kind}": f"""{kind} {ALL_ON_ETH1} vnet0.shares=100 | run 3 | shaped eth1 eth2
         | set mode=observe | run 3 | shaped"""
         for kind in ("bond", "plain")
     },
     "a policy that rewrites addresses": f"""{BOND} policy=dynamic vnet0.shares=100 | run 3
         | not-done shares of vnet0: dynamic rewrites source addresses… | set vnet0.pin=eth1
         | run 3 | not-done""",
+    "the last key is removed while nobody looks": f"""{BOND} vnet0.limit-mbps=10 | run 3
+        | shaped eth1 eth2 | unseen vnet0.limit-mbps= | restart | run 5 | shaped""",
+    "an address that is missing is looked for": f"""{BOND} vnet0.limit-mbps=10 | run 3 | unlearn
+        | learn vnet1 {MAC}b 0 | run 11 | source {MAC}a | learn vnet0 {MAC}a 0 | run 3
+        | source {MAC}a 10""",
+    "an address that two ports have is of the one that asks": f"""{BOND} vnet0.shares=100 | run 3
+        | learn vnet1 {MAC}a 7 | run 12 | source {MAC}a 10""",
+    "a switch that returns without queues": f"""{BOND} vnet0.limit-mbps=10 | run 3 | gone
+        | queues-are-lost | back | shaped eth1 eth2""",
+    "a detach waits for uplinks that are being changed": f"""{BOND} | run 3 | hold-queues
+        | set vnet0.shares=100 | ask detach br0 | unanswered | release-queues | run 1 | shaped
+        | told …""",
+    "a detach that cannot wait says what it leaves": f"""{BOND} vnet0.shares=100 | run 3 | hold-queues
+        | ask detach br0 | run 6 | refused bridge br0: queues stay on eth1, eth2; to remove them: tc
+        qdisc del dev UPLINK root…""",
+    "a detach that cannot read queues does not take them for removed": f"""{BOND} vnet0.shares=100
+        | run 3 | hold-queues | ask detach br0 | unread-queues | run 6 | refused bridge br0: queues
+        may stay on eth1, eth2 (tc: not installed); to remove them: tc…""",
+    "a detach that cannot read uplinks without queues": f"""{BOND} | run 3 | hold-queues
+        | ask detach br0 | unread-queues | run 6 | told …""",
     "the kernel datapath": f"{BOND} vnet0.shares=100 | run 3 | queues None",
     # Four VM ports with one uplink each, and what is nobody's on both; addresses may use both.
     "the userspace datapath": f"""{BOND} vnet0.shares=100 :in_userspace=True | run 3 | queues 6
@@ -124,95 +162,16 @@ def test_queues(story: str) -> None:
     ShapingStory(STORIES[story]).tell()
 
 
-def shared(row: BridgeRow | None = None, **keys: str) -> World:
-    """Two uplinks of 100 Mbit/s; `keys` are of vnet0."""
-    row = row or with_interface(host(binding="eth1"), "vnet0", binding="eth1", **keys)
-    here = world(row, speed_bps=CAPACITY_BPS, learned=LEARNED)
-    return here.start().run_for(3)
-
-
-def test_keys_removed_while_nobody_looked_are_noticed() -> None:
-    here = shared(limit_mbps="10")
-    here.rows["br0"] = host(binding="eth1")
-    here.restart_service().run_for(5)
-    assert here.shapers == {}
-
-
-def test_an_address_that_is_missing_is_looked_for() -> None:
-    here = shared(limit_mbps="10")
-    here.switch.learned = LEARNED[1:]
-    here.run_for(11)
-    assert MAC.format(0) not in dict(here.shapers["eth1"].sources)
-    here.switch.learned = LEARNED
-    here.log.clear()
-    here.run_for(3)
-    assert here.commands(ReadLearned)
-    assert dict(here.shapers["eth1"].sources)[MAC.format(0)] == 10
-
-
-def test_uplinks_are_looked_at_again_as_the_switch_returns() -> None:
-    here = shared(limit_mbps="10")
-    here.disconnect()
-    here.shapers.clear()
-    here.queueing.clear()
-    here.connect()
-    assert here.shapers.keys() == {"eth1", "eth2"}
-
-
-def test_a_detach_waits_for_uplinks_that_are_being_changed() -> None:
-    here = shared()
-    here.holds_shaped = True
-    here.write_keys_of("vnet0", shares="100")
-    assert here.ask("detach", "br0") is None
-    here.holds_shaped = False
-    here.say(*here.held_shaped).run_for(1)
-    assert here.shapers == {}
-    assert here.replies[here.asked].refused is False
-
-
-def test_a_detach_that_cannot_wait_says_what_it_leaves() -> None:
-    here = shared(shares="100")
-    here.holds_shaped = True
-    here.ask("detach", "br0")
-    here.run_for(6)
-    text = "bridge br0: queues stay on eth1, eth2; to remove them: tc qdisc del dev UPLINK root"
-    assert refusal(here.replies[here.asked]).startswith(text)
-
-
-@pytest.mark.parametrize("shares", ["100", None])
-def test_a_detach_that_cannot_read_uplinks_does_not_take_their_queues_for_removed(
-    shares: str | None,
-) -> None:
-    here = shared(shares=shares) if shares else shared()
-    here.holds_shaped = True
-    here.ask("detach", "br0")
-    fails = tuple(Device(name, htb.UNREAD, "tc: not installed") for name in ("eth1", "eth2"))
-    here.say(Shaped("br0", fails)).run_for(6)
-    reply = here.replies[here.asked]
-    if shares:
-        text = "bridge br0: queues may stay on eth1, eth2 (tc: not installed); to remove them: tc"
-        assert refusal(reply).startswith(text)
-    else:
-        assert not reply.refused, "there were no queues"
-
-
 def test_an_uplink_of_unknown_speed_is_reported() -> None:
     row = with_interface(host(binding="eth1"), "vnet0", shares="100")
-    here = world(row, speed_bps=0, learned=LEARNED).start().run_for(3)
+    here = world(row, speed_bps=0).start().run_for(3)
     assert here.shapers == {}
     found = "capacity of eth1 is unknown; set capacity-mbps, which shares and reservations need"
     assert found in here.status.not_done
 
 
-def test_an_address_that_two_ports_have_is_of_the_one_that_asks() -> None:
-    here = shared(shares="100")
-    here.switch.learned = (*LEARNED, (11, MAC.format(0), 7))
-    here.run_for(12)
-    assert dict(here.shapers["eth1"].sources)[MAC.format(0)] == 10
-
-
 def test_queues_keep_nothing_busy_while_a_detach_waits_for_a_silent_switch() -> None:
-    here = shared(limit_mbps="10")
+    here = ShapingStory(f"{BOND} vnet0.limit-mbps=10 | run 3").tell()
     here.switches.pop("br0")
     here.engine.handle(Request(7, ("detach", "br0")), here.now_s)
     here.bridge.shaping.read_anew()

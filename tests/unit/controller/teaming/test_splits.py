@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.api.engine_commands import Apply, SendFrame
 from controller.decisions.scheduler import Scheduler
 from controller.teaming import buckets
 from controller.teaming.splits import MERGE_AFTER_S, REMEMBERED_S, Splits
-from tests.unit.fake_switch import World, done, moves, world
-from tests.unit.rows import VMS, host, with_ids
+from tests.unit.controller.story import ALL_ON_ETH1
+from tests.unit.controller.teaming.bucket_story import BucketStory
+from tests.unit.fake_switch import Rate, moves
 
 NUMBER = buckets.number_of("adaptive")
 # 32 connections, the k-th with 1/k of the first one's traffic.
@@ -25,97 +23,84 @@ FLOWS = {(37 * n) % 256: weight / sum(ZIPF) for n, weight in enumerate(ZIPF)}
 EVEN = dict.fromkeys(range(256), 1 / 256)
 
 
-def hot(
-    *loads_gbps: float | Callable[[float], float],
-    flows: dict[int, float] = FLOWS,
-    **keys: str,
-) -> World:
-    """VMs on the first of some uplinks of 10 Gbit/s."""
-    keys = {"poll_interval_ms": "1000", **keys}
-    here = world(with_ids(host("adaptive", binding="eth1"), **keys))
-    for ofport, gbps in enumerate(loads_gbps, 10):
-        here.switch.offered_bps[ofport] = offered(gbps)
-        here.switch.connections[ofport] = flows
-    return here.start()
+class SplitStory(BucketStory):
+    """With steps about what is split."""
+
+    def do_hot(self, *bps: str) -> None:
+        """What VM ports send, each in turn, by some connections."""
+        self.do_loads(*bps)
+        self.switch.connections = dict.fromkeys(range(10, 14), FLOWS)
+
+    def do_even(self) -> None:
+        """By as many connections in each bucket."""
+        self.switch.connections = dict.fromkeys(range(10, 14), EVEN)
+
+    def do_split(self, *names: str) -> None:
+        """The VM ports that are split. Without any, no group is left of it."""
+        found = [name for name, n in self._vm_ports().items() if self.switch.hash_of(n) == NUMBER]
+        assert found == [*names], found
+        assert names or not any(group >> 16 == 0x6CE0 + NUMBER for group in self.switch.groups)
+
+    def do_used_at_most(self, ratio: str) -> None:
+        used = [uplink.uplink.utilization_ratio for uplink in self.status.uplinks]
+        assert max(used) <= float(ratio), used
+
+    def do_on_eth1(self, buckets: str) -> None:
+        assert Counter(self.homes("adaptive").values())[1] == pytest.approx(int(buckets), abs=20)
 
 
-def offered(gbps: float | Callable[[float], float]) -> Callable[[float], float]:
-    return lambda now_s: 1e9 * (gbps(now_s) if callable(gbps) else gbps)
-
-
-def split(here: World) -> set[int]:
-    return {ofport for ofport in range(10, 14) if here.switch.hash_of(ofport) == NUMBER}
-
-
-def used(here: World) -> list[float]:
-    return [uplink.uplink.load.tx_bps / 1e9 for uplink in here.status.uplinks]
-
-
-def homes(here: World) -> dict[int, int | None]:
-    return {bucket: here.switch.uplink_of_bucket(NUMBER, bucket) for bucket in range(256)}
-
-
-@pytest.mark.slow
-def test_a_hot_port_is_split_and_constant_load_stays() -> None:
-    here = hot(14.0, 1.0).run_until(6)
-    assert split(here) == {10} and moves(here)["split"] == 1
-    here.run_for(30)
-    assert max(used(here)) <= 8.5
-    before, placed = moves(here), homes(here)
-    here.run_for(200)
-    assert moves(here) == before and homes(here) == placed
-    assert here.bindings()["vnet0"] == "eth1", "its home"
-    assert not here.commands(SendFrame), "nobody is told of what no switch upstream sees"
-
-
-def test_it_goes_with_one_bundle_and_with_the_shares_that_suit() -> None:
-    here = hot(15.0, 1.0, flows=EVEN).run_until(6)
-    (changes,) = [c for _, c in here.applied() if len(c.add_groups) >= 256]
-    assert any(group.group_id == 0x6C00000A for group in changes.modify_groups)
-    assert Counter(homes(here).values())[1] == pytest.approx(128, abs=20)
-    assert max(used(here)) <= 8.4
-
-
-def test_one_that_fits_is_not_split() -> None:
-    here = hot(6.0, 3.0, 2.0, 1.0).run_until(60)
-    assert split(here) == set() and "split" not in moves(here)
+TEAM = f"policy=adaptive poll-interval-ms=1000 {ALL_ON_ETH1}"
+BOND = f"bond {TEAM}"
+HOT = f"{BOND} | hot 1.4e9 1e8"
+STORIES = {
+    "one that fits": f"{BOND} | hot 6e8 3e8 2e8 1e8 | run 60 | split | did split=0",
+    **{
+        f"one with a rule: {rule}": f"{BOND} vnet0.{rule} | hot 1.5e9 | run 20 | split"
+        for rule in ("pin=eth1", "exclude=true", "allow=eth1", "limit-mbps=900")
+    },
+    "a service that restarts, and a switch": f"""{HOT} | run 60 | note-homes | restarts 20 | split vnet0
+        | unlearn | forget | run 1 | split vnet0 | homes-as-noted""",
+    "a pin": f"{HOT} | run 30 | set vnet0.pin=eth2 | run 2 | split | did merge=1 | explains vnet0 uplink=eth2",
+    "another policy, observing, and a port that goes": f"""{HOT} | run 30 | set policy=load-based | run 10
+        | split | set policy=adaptive | run 20 | split vnet0 | set mode=observe | run 10 | split
+        | set mode=enforce | run 20 | split vnet0 | del vnet0 | run 2 | split""",
+    "what is told": f"""{HOT} | run 30 | shows vnet0 reason=split uplink=eth1 split=True
+        | shows vnet1 split=None | ask show | told …adaptive: 256 buckets… | ask explain vnet0
+        | told …split by connection since…no placement of whole VM ports…""",
+}
+SLOW = {
+    # Nobody is told of what no switch upstream sees.
+    "constant load": f"""{HOT} | run 6 | split vnet0 | did split=1 | run 30 | used-at-most 0.85
+        | note-homes | run 200 | moves-as-noted | homes-as-noted | explains vnet0 uplink=eth1
+        | packets 0""",
+    "one that has cooled": f"""{HOT} | run 100 | hot 2e8 1e8 | run 55 | split vnet0 | run 20 | split
+        | did merge=1 | note-homes | run 100 | moves-as-noted""",
+    "a link that fails takes its buckets along": f"""{BOND} failback-delay-s=5 | hot 1.4e9 1e8 | even
+        | run 60 | note-homes | down eth1 | run 1 | shares adaptive eth2=256
+        | explains vnet0 uplink=eth2 | up eth1 | run 7 | homes-as-noted | explains vnet0 uplink=eth1""",
+    "on an observed bond": f"""{BOND} mode=observe | hot 1.4e9 1e8 | run 60 | split | planned split=1
+        | moves | run 60 | planned split=1""",
+    "on plain uplinks that are observed from here on": """plain vms=2 policy=adaptive
+        poll-interval-ms=1000 vnet0.binding=eth1 vnet1.binding=eth1 | hot 1.4e9 1e8 | run 60
+        | split vnet0 | note-homes | set mode=observe | run 30 | hot 1e8 1e8 | run 150 | split vnet0
+        | homes-as-noted | metric moves_planned_total{bridge="br0",reason="merge"} 1.0
+        | set mode=enforce | run 10 | split vnet0""",
+}
 
 
 @pytest.mark.parametrize(
-    "keys", [{"pin": "eth1"}, {"exclude": "true"}, {"allow": "eth1"}, {"limit_mbps": "9000"}]
+    "story", [*STORIES, *(pytest.param(s, marks=pytest.mark.slow) for s in SLOW)]
 )
-def test_one_with_rules_stays_whole(keys: dict[str, str]) -> None:
-    here = hot(15.0)
-    here.write_keys_of("vnet0", **keys).run_until(20)
-    assert split(here) == set()
-    assert not any(group >> 16 == 0x6CE0 + NUMBER for group in here.switch.groups)
+def test_split(story: str) -> None:
+    SplitStory((STORIES | SLOW)[story]).tell()
 
 
-def test_a_restart_moves_nothing_and_an_empty_switch_gets_it_back() -> None:
-    here = hot(14.0, 1.0).run_until(60)
-    switch, placed = here.switch, homes(here)
-    installed = switch.installed
-    here.restart_service().connect().run_for(20)
-    assert split(here) == {10} and switch.installed == installed
-    assert moves(here) == {} and here.commands(Apply) == []
-    here.restart_switch().run_for(1)
-    assert split(here) == {10} and homes(here) == placed
-
-
-def cools(at_s: float, before: float, after: float) -> Callable[[float], float]:
-    return lambda now_s: before if now_s < at_s else after
-
-
-@pytest.mark.slow
-def test_it_is_whole_again_when_it_has_cooled() -> None:
-    here = hot(cools(100, 14.0, 2.0), 1.0).run_until(155)
-    assert split(here) == {10}, "not at once"
-    here.run_until(175)
-    assert split(here) == set() and moves(here)["merge"] == 1
-    assert not any(group >> 16 == 0x6CE0 + NUMBER for group in here.switch.groups)
-    before = moves(here)
-    here.run_for(100)
-    assert moves(here) == before
+def test_it_goes_with_one_bundle_and_with_the_shares_that_suit() -> None:
+    here = SplitStory(
+        f"{BOND} | hot 1.5e9 1e8 | even | run 6 | on-eth1 128 | used-at-most 0.84"
+    ).tell()
+    (changes,) = [c for _, c in here.applied() if len(c.add_groups) >= 256]
+    assert any(group.group_id == 0x6C00000A for group in changes.modify_groups)
 
 
 def test_each_split_within_an_hour_has_it_cool_for_longer() -> None:
@@ -168,102 +153,36 @@ def test_no_load_has_a_port_split_often(waits_s: list[float]) -> None:
         assert sum(0.0 <= other - at_s < REMEMBERED_S for other in made) <= 6
 
 
+def sending(rate: Rate) -> SplitStory:
+    here = SplitStory(f"{HOT}").tell()
+    here.switch.offered_bps[10] = rate
+    return here
+
+
 @pytest.mark.slow
 @settings(max_examples=3)
 @given(st.floats(0.5, 100), st.floats(0.1, 0.9), st.floats(11, 19), st.floats(0, 9))
 def test_no_square_load_has_it_split_often(
     period_s: float, duty: float, high: float, low: float
 ) -> None:
-    def square(now_s: float) -> float:
-        return high if now_s % period_s < duty * period_s else low
-
-    here = hot(square, 1.0).run_until(240)
-    assert moves(here).get("split", 0) <= 3
+    here = sending(lambda now_s: 1e8 * (high if now_s % period_s < duty * period_s else low))
+    assert moves(here.run_until(240)).get("split", 0) <= 3
 
 
 @pytest.mark.slow
 def test_noise_moves_no_bucket() -> None:
     random = Random(1)
-    here = hot(lambda _: 14.0 * (1 + random.uniform(-0.03, 0.03)), 1.0).run_until(60)
-    before = homes(here)
+    here = sending(lambda _: 1.4e9 * (1 + random.uniform(-0.03, 0.03)))
+    here.run_until(60)
+    before = here.homes()
     here.run_for(100)
-    changed = sum(before[bucket] != uplink for bucket, uplink in homes(here).items())
-    assert split(here) == {10} and changed <= 2
-
-
-def test_a_pin_merges_it_at_once() -> None:
-    here = hot(14.0, 1.0).run_until(30)
-    here.write_keys_of("vnet0", pin="eth2").run_for(2)
-    assert split(here) == set() and moves(here)["merge"] == 1
-    assert here.bindings()["vnet0"] == "eth2"
-
-
-def test_another_policy_and_observing_a_bond_end_it_and_a_port_that_goes_leaves_nothing() -> None:
-    here = hot(14.0, 1.0).run_until(30)
-    before = here.rows["br0"]
-    for keys in ({"policy": "load-based"}, {"mode": "observe"}):
-        here.write(with_ids(before, **keys)).run_for(10)
-        assert split(here) == set()
-        here.write(before).run_for(20)
-        assert split(here) == {10}
-    here.remove_port("vnet0").run_for(2)
-    assert not any(group >> 16 == 0x6CE0 + NUMBER for group in here.switch.groups)
-
-
-@pytest.mark.slow
-def test_a_link_that_fails_takes_its_buckets_along_and_gets_them_back() -> None:
-    here = hot(14.0, 1.0, flows=EVEN, failback_delay_s="5").run_until(60)
-    before = homes(here)
-    here.set_link(1, up=False).run_for(1)
-    assert set(homes(here).values()) == {2} and here.bindings()["vnet0"] == "eth2"
-    here.set_link(1, up=True).run_for(7)
-    assert homes(here) == before and here.bindings()["vnet0"] == "eth1"
-
-
-@pytest.mark.slow
-def test_observed_it_is_said_and_not_done() -> None:
-    here = hot(14.0, 1.0, mode="observe").run_until(60)
-    status = here.status
-    assert split(here) == set()
-    assert status.moves_planned["split"] == 1 and status.moves_applied["split"] == 0
-    here.run_for(60)
-    assert here.status.moves_planned["split"] == 1
-
-
-@pytest.mark.slow
-def test_what_is_observed_from_here_on_stays_split_on_plain_uplinks() -> None:
-    row = host("adaptive", binding="eth1", vms=VMS[:2], plain=True, poll_interval_ms="1000")
-    here = world(row)
-    here.switch.offered_bps = {10: offered(cools(90, 14.0, 1.0)), 11: offered(1.0)}
-    here.switch.connections = {10: FLOWS, 11: FLOWS}
-    here.start().run_until(60)
-    assert split(here) == {10}
-    placed = homes(here)
-    here.write_keys(mode="observe").run_until(240)
-    assert split(here) == {10} and homes(here) == placed
-    assert here.status.moves_planned["merge"] == 1
-    here.write_keys(mode="enforce").run_for(10)
-    assert split(here) == {10}, "what is in force goes on"
-
-
-def test_it_is_told() -> None:
-    here = hot(14.0, 1.0).run_until(30)
-    (shown,) = json.loads(done(here.ask("show", "--json")))["bridges"]
-    ports = {port["name"]: port for port in shown["ports"]}
-    assert ports["vnet0"]["reason"] == "split" and ports["vnet0"]["uplink"] == "eth1"
-    assert ports["vnet0"]["split"] is True and "split" not in ports["vnet1"]
-    assert sum(shown["buckets"]["adaptive"].values()) == 256
-    explained = done(here.ask("explain", "vnet0"))
-    assert "split by connection since" in " ".join(explained.split())
-    assert "no placement of whole VM ports" in " ".join(explained.split())
+    here.do_split("vnet0")
+    assert sum(before[bucket] != uplink for bucket, uplink in here.homes().items()) <= 2
 
 
 def test_a_plan_of_it_is_shown_and_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scheduler, "decide", lambda *_: [])
-    here = hot(14.0, 1.0).run_until(10)
-    assert split(here) == set()
-    shown = done(here.ask("plan", "br0"))
-    assert "75%" in shown and shown.splitlines()[3].split()[-1] == "split", shown
-    here.do("apply br0")
-    assert split(here) == {10} and moves(here)["split"] == 1
-    assert Counter(homes(here).values())[1] == pytest.approx(119, abs=20), "shares as planned"
+    SplitStory(
+        f"""{HOT} | run 10 | split | ask plan br0 | told …split…75%… | do apply br0 | split vnet0
+        | did split=1 | on-eth1 119"""
+    ).tell()
