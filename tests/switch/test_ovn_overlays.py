@@ -103,7 +103,7 @@ def leave_nothing_behind(host: Host, peer: Host) -> None:
     """Have a peer send to the endpoint itself, or to an off-home address that it sends from now.
 
     For some seconds after a move, it may have the off-home address of what is the home now
-    (test_peers_are_told_the_own_address_of_an_endpoint_that_has_another_home, in the engine's tests).
+    ("the own address, if it has another home" in tests/unit/controller/engine/test_endpoints.py).
     """
     host.ovs.run("ovs-appctl", "revalidator/wait")
     if not rescue.knows(peer, host):

@@ -12,8 +12,8 @@ from controller.dataplane.frames import garp
 from controller.features.off_home import OWN_AFTER_S
 from controller.host import addresses
 from controller.text.wording import Refused
-from tests.unit.controller.engine.test_endpoints import OWN_MAC, integration, with_address
-from tests.unit.rows import host, without_us
+from tests.goldens.adapter import row_of
+from tests.unit.controller.engine.test_endpoints import OWN_MAC
 
 RESTART = "ovs-ofctl: br0: connection refused"
 
@@ -41,7 +41,11 @@ class Clock:
 
 def announced(monkeypatch: pytest.MonkeyPatch, clock: Clock, bridge: str = "br0") -> Clock:
     """The bridge was detached, and its integration bridge has a tunnel from vnet0."""
-    rows = (without_us(with_address(host())), integration(local_ip="192.0.2.1"))
+    tunnel = ("vms=1", "vnet0-br-int@kind=geneve", "vnet0-br-int@tunnel=192.0.2.1")
+    rows = (
+        row_of(("bond", "unattached", f"vnet0@mac={OWN_MAC}")),
+        row_of(("plain", "unattached", "uplinks=0", *tunnel), "br-int"),
+    )
     monkeypatch.setattr(announce_endpoints, "read", lambda _remote: DatabaseRead(rows))
     devices = AddressesRead({"vnet0": ("192.0.2.1",)})
     monkeypatch.setattr(addresses, "read_addresses", lambda: devices)

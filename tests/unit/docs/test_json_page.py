@@ -28,7 +28,8 @@ from policies.verdicts import Standing, Verdict
 from tests.reference import json_fields
 from tests.unit.controller.metrics.test_exporter import BR0, ETH1, VNET0
 from tests.unit.controller.operations.test_endpoint_plan import answered, full
-from tests.unit.controller.operations.test_planning import crowded
+from tests.unit.controller.operations.test_planning import CROWDED
+from tests.unit.controller.story import tell
 from tests.unit.fake_switch import done, world
 from tests.unit.rows import host, with_ids
 
@@ -85,7 +86,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 def planned() -> Iterator[Any]:
-    here = crowded()
+    here = tell(CROWDED)
     found = planning.propose(here.engine.fleet.bridges["br0"], here.now_s)
     (opinion,) = found.opinions
     bucket = Unit("dynamic/1", 0, policy="dynamic", uplink="eth1", load=Load(1.0), is_bucket=True)
@@ -103,7 +104,8 @@ def planned() -> Iterator[Any]:
 
 
 def explained() -> Iterator[Any]:
-    here = crowded().run_until(60)
+    here = tell(CROWDED)
+    here.run_until(60)
     bridge = here.engine.fleet.bridges["br0"]
     port = next(p for p in bridge.config.vm_ports if p.name == "vnet0")
     port = replace(port, endpoint=ENDPOINT)

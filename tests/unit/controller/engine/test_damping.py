@@ -306,26 +306,3 @@ def test_one_that_load_has_moved_rests_for_a_while() -> None:
     here.run_for(left_s + 2)
     found = explained(here, moved)
     assert (found["against"], found["rests_until"]) == ("no-use", None)
-
-
-@pytest.mark.slow
-def test_one_that_has_moved_four_times_has_spent_its_budget() -> None:
-    first_s = 10.0
-    here = on_one_uplink(0.0, 0.0, 0.0, 0.0).run_until(first_s)
-    for target in ("eth2", "eth1", "eth2", "eth1"):
-        here.do(f"move vnet0 {target}").run_for(5)
-    found = explained(here, "vnet0")
-    assert found["against"] == "budget-spent"
-    assert found["rests_until"] == first_s + 180.0
-    assert says(found["said"]["now"], "4 times in 180 s", "cooldown")
-    assert here.status.budgets_spent == 1
-    here.do("move vnet0 eth2").run_for(200)
-    assert here.status.budgets_spent == 0
-
-
-def test_the_budget_is_nothing_to_other_policies() -> None:
-    here = world(host("load-based", binding="eth1")).start().run_until(10)
-    for target in ("eth2", "eth1", "eth2", "eth1"):
-        here.do(f"move vnet0 {target}").run_for(5)
-    assert here.status.budgets_spent == 0
-    assert explained(here, "vnet0")["against"] not in ("resting", "budget-spent")

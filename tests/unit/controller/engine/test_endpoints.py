@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 
 from controller.api.engine_commands import AnnounceEndpoints, SendFrame
-from controller.api.events import AddressesRead, DatabaseRead
-from controller.config.rows import BridgeRow, Ovn, PortRow, Tunnel
-from controller.config.values import VmPortConfig
 from controller.dataplane.frames import advertisement, garp, rarp
 from controller.features.off_home import INTERVAL_S
 from controller.load.loads import Loads
@@ -20,24 +16,173 @@ from controller.teaming.splits import may_split
 from controller.text.wording import endpoint_of
 from policies.model import Load
 from policies.presets import PRESETS
-from tests.unit.controller.engine.told import shown, steady
-from tests.unit.fake_switch import World, world
-from tests.unit.rows import bridge, host, interface
+from tests.unit.controller.engine.test_scenarios import BY_ADDRESS, OF_THE_HOST, TUNNEL
+from tests.unit.controller.story import Story
 
-# VM port vnet0 stands for an internal port of the host.
-OF_THE_HOST = AddressesRead({"vnet0": ("192.0.2.1",)})
-
-
-def integration(**tunnel: str) -> BridgeRow:
-    """A bridge that is not attached, with a tunnel."""
-    made = replace(interface("g1", 1), kind="geneve", tunnel=Tunnel(**tunnel))
-    return replace(bridge(PortRow("g1", (made,)), ids={}), name="br-int")
+OWN_MAC = "02:00:00:00:00:01"
+# What peers are told of the own address of vnet0.
+OWN = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
+PEERS = [IPv6Address("2001:db8::2"), IPv6Address("2001:db8::3")]
 
 
-def overlay(row: BridgeRow | None = None, **tunnel: str) -> World:
-    """A host with an attached bridge, whose integration bridge has a tunnel, by default from 192.0.2.1."""
-    tunnel = tunnel or {"local_ip": "192.0.2.1"}
-    return world(row or host()).start().write(integration(**tunnel))
+class EndpointStory(Story):
+    """With steps about vnet0, which stands for an internal port of the host that tunnels are sent by."""
+
+    @property
+    def off_home(self) -> dict[int, str]:
+        """Its off-home address for each uplink."""
+        (endpoint,) = buckets.endpoints(self.bridge.config)
+        return {int(uplink): mac for uplink, mac in endpoint.off_home_macs}
+
+    def announced(self) -> dict[str, list[float]]:
+        """When each off-home address was announced, to 0.1 s."""
+        found: dict[str, list[float]] = {}
+        for at_s, command in self.log:
+            if isinstance(command, SendFrame):
+                source = command.frame[6:12].hex(":")
+                if source in self.off_home.values():
+                    assert (command.frame, command.ofport) == (rarp(source), 10)
+                    found.setdefault(source, []).append(round(at_s - self._watched_s, 1))
+        return found
+
+    def do_watch(self) -> None:
+        """Times count from here."""
+        super().do_watch()
+        self._watched_s = self.now_s
+
+    def do_spread(self, *names: str) -> None:
+        """The VM ports that the switch spreads over buckets."""
+        split, ports = self.bridge.placing.split, self.bridge.config.vm_ports
+        found = [p.name for p in ports if hashed_by(p, split) is not None]
+        assert found == [*names], found
+
+    def do_may_split(self, *names: str) -> None:
+        ports = self.bridge.config.vm_ports
+        assert [p.name for p in ports if may_split(p, on_a_lag=False)] == [*names]
+
+    def do_announced_for(self, uplink: str, *times: str) -> None:
+        """The off-home address for this uplink was announced then, and no other one."""
+        found = {mac: [*map(str, at_s)] for mac, at_s in self.announced().items()}
+        assert found == ({self.off_home[self.named(uplink)]: [*times]} if times else {}), found
+
+    def do_each_announced(self) -> None:
+        """Each off-home address once."""
+        found = {mac: len(at_s) for mac, at_s in self.announced().items()}
+        assert found == dict.fromkeys(self.off_home.values(), 1), found
+
+    def do_own(self, *times: str) -> None:
+        """When peers were told its own address."""
+        told = [f"{at_s - self._watched_s:.1f}" for at_s, c in self.log if c == OWN]
+        assert told == [*times], told
+
+    def do_own_times(self, number: str) -> None:
+        assert self.commands(SendFrame).count(OWN) == int(number)
+
+    def do_peers_told(self, times: str) -> None:
+        """How often each peer of an IPv6 endpoint was told for itself."""
+        own = IPv6Address("2001:db8::1")
+        frames = [SendFrame("br0", 10, advertisement(OWN_MAC, own, peer)) for peer in PEERS]
+        assert [self.commands(SendFrame).count(f) for f in frames] == [int(times)] * len(PEERS)
+
+    def do_told_at_detach(self, is_told: str) -> None:
+        wanted = [AnnounceEndpoints("br0")] if is_told == "yes" else []
+        assert self.commands(AnnounceEndpoints) == wanted
+
+    def do_at_rest(self) -> None:
+        assert self.bridge.at_rest
+
+
+ALL = "vnet0 vnet1 vnet2 vnet3"
+MAC = f"vnet0@mac={OWN_MAC}"
+NOT_DONE, WHOLE = "shows br0 not_done=[]", "dynamic does not spread vnet0,…"
+# An endpoint in userspace that has off-home addresses, a second after its start.
+TEAM = f"failback-delay-s=5 :in_userspace=True {MAC} | {BY_ADDRESS} | {OF_THE_HOST} | run 1"
+OVERLAY = f"bond policy=dynamic {TEAM}"
+HOME_CHANGES = "own 0.0 1.0 3.0 15.0"
+IPV6 = f"""bond policy=dynamic :in_userspace=True {MAC} | {TUNNEL.replace("vms=1", "vms=2")},vnet0,{PEERS[0]}
+    vnet1-br-int@kind=geneve vnet1-br-int@tunnel=,vnet0,{PEERS[1]} | addresses vnet0=2001:db8::1
+    | run 5 | peers-told 0"""
+STORIES = {
+    **{
+        f"spread as others: {policy}, {teaming}, in userspace: {userspace}": f"""bond policy={policy}
+        teaming={teaming} :in_userspace={userspace} {MAC} | {BY_ADDRESS} | {OF_THE_HOST}
+        | spread {ALL} | {NOT_DONE}"""
+        for userspace in (True, False)
+        for policy, teaming in (
+            ("dynamic", "switch-independent"),
+            ("address-hash", "switch-independent"),
+            ("dynamic", "static"),
+            ("source-mac", "switch-independent"),
+        )
+    },
+    **{
+        f"adaptive with several, in userspace: {userspace}": f"""bond policy=adaptive {MAC}
+        vnet1@mac={OWN_MAC} :in_userspace={userspace} | {BY_ADDRESS} | {OF_THE_HOST}
+        | may-split {ALL} | {NOT_DONE} | addresses vnet0=192.0.2.1 vnet1=192.0.2.2
+        | ovn 192.0.2.1 192.0.2.2 | may-split {may}"""
+        for userspace, may in ((True, "vnet2 vnet3"), (False, ALL))
+    },
+    # Its own address, to which answers would have to be given, is not known.
+    **{
+        f"without off-home addresses, in userspace: {userspace}": f"""bond policy=dynamic
+        :in_userspace={userspace} | {BY_ADDRESS} | spread {ALL} | {NOT_DONE} | {OF_THE_HOST}
+        | spread {spread} | {then} | addresses | spread {ALL} | {NOT_DONE}"""
+        for userspace, spread, then in (
+            (True, "vnet1 vnet2 vnet3", f"bound 1212 | ask show br0 | told …{WHOLE}"),
+            (False, ALL, NOT_DONE),
+        )
+    },
+    **{
+        f"connections are told apart by {used}: {team}": f"""bond policy=dynamic {team} {MAC}
+        | {BY_ADDRESS} | run 5 | ask show br0 | told …connections are hashed by multipath: …
+        | {OF_THE_HOST} | run 5 | ask show br0 | told …connections are hashed by {used}: {why} | {then}"""
+        for team, used, why, then in (
+            (":in_userspace=True", "dp_hash", "…tunnels of vnet0…", NOT_DONE),
+            (":in_userspace=True :hw_offload=True", "dp_hash", "…tunnels of vnet0…", NOT_DONE),
+            (":in_userspace=False", "multipath", "…", NOT_DONE),
+            (
+                *(":in_userspace=True connection-hash=multipath", "multipath", "…"),
+                "ask show br0 | told …only by peer,…",
+            ),
+        )
+    },
+    "announced when they change uplinks, and at intervals": f"""{OVERLAY} | run 10 | watch | down eth2
+        | run 4 | announced-for eth2 0.0 1.0 3.0 | watch | up eth2 | run 9
+        | announced-for eth2 5.0 6.0 8.0 | watch | run {INTERVAL_S} | each-announced""",
+    # Peers may have the off-home address of its home, from which nothing is sent.
+    "the own address, if it has another home": f"""{OVERLAY} | bound 1212 | watch | down eth2 | run 25
+        | up eth2 | run 25 | own | watch | down eth1 | run 25 | {HOME_CHANGES} | up eth1 | run 5
+        | watch | run 20 | {HOME_CHANGES}""",
+    # Its home changes, and again after the failback delay: before the first change's last announcement.
+    "the last announcement follows none within the time that peers cache flows": f"""{OVERLAY} | watch
+        | down eth1 | run 2 | up eth1 | run 40 | own 0.0 1.0 3.0 7.0 8.0 10.0 22.0""",
+    # Or when a LAG ends the off-home addresses, of which they may have heard one last. A drain would not
+    # wait for the last one, which is for peers that have cached the others.
+    **{
+        f"the own address, once it is spread no more: {ends}": f"""{OVERLAY} | run 5 | own-times 0
+        | set {ends} | run 5 | own-times 3 | at-rest | run 7 | own-times 3 | run 4 | own-times 4
+        | told-at-detach no | {then}"""
+        for ends, then in (
+            # Peers may not have heard it.
+            ("policy=load-based", f"watch | run {INTERVAL_S} | each-announced"),
+            ("teaming=static", "watch"),
+        )
+    },
+    # The service that has spread something has died. A detach without it is made by another one.
+    "a detach": f"{OVERLAY} | do detach br0 | own-times 1 | told-at-detach yes",
+    "a detach by a service that has spread nothing itself": f"""bond policy=load-based {TEAM} | watch
+        | run {2 * INTERVAL_S} | announced-for eth1 | do detach br0 | own-times 1
+        | told-at-detach yes""",
+    "a detach without endpoints": "bond | run 1 | do detach br0 | told-at-detach no",
+    # Open vSwitch passes over neighbour advertisements to all nodes.
+    "peers of IPv6, spread no more": f"{IPV6} | set policy=load-based | run 5 | peers-told 3",
+    "peers of IPv6, a detach": f"{IPV6} | do detach br0 | peers-told 1",
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_endpoint(story: str) -> None:
+    EndpointStory(STORIES[story]).tell()
 
 
 def test_the_tunnels_of_several_bridges_are_named() -> None:
@@ -45,256 +190,16 @@ def test_the_tunnels_of_several_bridges_are_named() -> None:
     assert found == "br-a, br-b's Geneve, ip6gre endpoint"
 
 
-# ---- what a policy may do with them --------------------------------------------------------
-
-
-def vm_port(here: World, name: str = "vnet0") -> VmPortConfig:
-    return next(p for p in here.bridge.config.vm_ports if p.name == name)
-
-
-def spread(here: World, name: str = "vnet0") -> bool:
-    """Whether the switch spreads what a port sends over buckets."""
-    return hashed_by(vm_port(here, name), here.bridge.placing.split) is not None
-
-
-def not_done(here: World) -> list[str]:
-    return shown(here)["not_done"]
-
-
-OWN_MAC = "02:00:00:00:00:01"
-# What peers are told of the own address of vnet0.
-OWN = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
-
-
-def with_address(row: BridgeRow, name: str = "vnet0") -> BridgeRow:
-    """The same bridge, of which a VM port has a MAC address."""
-    return row.with_interfaces(lambda i: replace(i, mac=OWN_MAC) if i.name == name else i)
-
-
-@pytest.mark.parametrize("in_userspace", [True, False])
-@pytest.mark.parametrize(
-    ("policy", "teaming"),
-    [
-        ("dynamic", "switch-independent"),
-        ("address-hash", "switch-independent"),
-        ("dynamic", "static"),
-        ("source-mac", "switch-independent"),
-    ],
-)
-def test_an_endpoint_is_spread_as_other_ports_are(
-    policy: str, teaming: str, in_userspace: bool
-) -> None:
-    row = with_address(replace(host(policy, teaming=teaming), in_userspace=in_userspace))
-    here = overlay(row).say(OF_THE_HOST)
-    assert spread(here) and spread(here, "vnet1") and not_done(here) == []
-
-
-@pytest.mark.parametrize(("in_userspace", "may"), [(True, False), (False, True)])
-def test_adaptive_splits_none_of_several_endpoints_in_userspace(
-    in_userspace: bool, may: bool
-) -> None:
-    row = with_address(with_address(host("adaptive")), "vnet1")
-    here = overlay(replace(row, in_userspace=in_userspace)).say(OF_THE_HOST)
-    assert all(may_split(port, on_a_lag=False) for port in here.bridge.config.vm_ports)
-    assert not_done(here) == []
-    here.say(AddressesRead({**OF_THE_HOST.devices, "vnet1": ("192.0.2.2",)}))
-    ovn = Ovn(("192.0.2.1", "192.0.2.2"))
-    here.say(DatabaseRead(tuple(here.rows.values()), ovn=ovn))
-    found = {p.name: may_split(p, on_a_lag=False) for p in here.bridge.config.vm_ports}
-    assert found == {"vnet0": may, "vnet1": may, "vnet2": True, "vnet3": True}
-
-
-@pytest.mark.parametrize("in_userspace", [True, False])
-def test_an_endpoint_without_off_home_addresses_is_whole_where_peers_may_answer_to_ours(
-    in_userspace: bool,
-) -> None:
-    """Its own address, to which answers would have to be given, is not known."""
-    row = replace(host("dynamic"), in_userspace=in_userspace)
-    here = overlay(row)
-    assert spread(here) and spread(here, "vnet1") and not_done(here) == []
-    here.say(OF_THE_HOST)
-    assert spread(here) is not in_userspace
-    assert spread(here, "vnet1")
-    whole = ["dynamic does not spread vnet0"] if in_userspace else []
-    assert [text.split(",")[0] for text in not_done(here)] == whole
-    assert here.bridge.placing.bound["vnet0"].uplink in ("eth1", "eth2")
-    here.say(AddressesRead({}))
-    assert spread(here) and not_done(here) == []
-
-
-@pytest.mark.parametrize(
-    ("asked", "in_userspace", "hw_offload", "used"),
-    [
-        (None, True, False, "dp_hash"),
-        (None, True, True, "dp_hash"),
-        (None, False, False, "multipath"),
-        ("multipath", True, False, "multipath"),
-    ],
-)
-def test_connections_in_tunnels_of_the_userspace_datapath_are_told_apart(
-    asked: str | None, in_userspace: bool, hw_offload: bool, used: str
-) -> None:
-    row = host("dynamic") if asked is None else host("dynamic", connection_hash=asked)
-    row = replace(row, in_userspace=in_userspace, hw_offload=hw_offload)
-    here = overlay(with_address(row))
-    here.run_for(5.0)
-    assert shown(here)["connection_hash"]["used"] == "multipath"
-    here.say(OF_THE_HOST).run_for(5.0)
-    one = shown(here)
-    assert one["connection_hash"]["used"] == used
-    assert used != "dp_hash" or "tunnels of vnet0" in one["connection_hash"]["why"]
-    assert ["only by peer," in text for text in one["not_done"]] == (asked is not None) * [True]
-
-
-# ---- off-home addresses --------------------------------------------------------------------
-
-
-def overlay_team(policy: str = "dynamic") -> World:
-    """A host with an endpoint, vnet0, that has off-home addresses; a second after its start."""
-    row = with_address(replace(host(policy, failback_delay_s="5"), in_userspace=True))
-    here = overlay(row).say(OF_THE_HOST)
-    return here.run_for(1.0)
-
-
-def off_home(here: World) -> dict[int, str]:
-    (endpoint,) = buckets.endpoints(here.bridge.config)
-    return {int(uplink): mac for uplink, mac in endpoint.off_home_macs}
-
-
-def announced(here: World, since_s: float) -> dict[str, list[float]]:
-    """How long after a time each off-home address was announced, to 0.1 s, by the address.
-
-    The bundle that changes uplinks may wait for some milliseconds, or take two steps.
-    """
-    found: dict[str, list[float]] = {}
-    for at_s, command in here.log:
-        if isinstance(command, SendFrame) and at_s >= since_s:
-            source = command.frame[6:12].hex(":")
-            if source in off_home(here).values():
-                assert command.frame == rarp(source)
-                assert command.ofport == 10
-                found.setdefault(source, []).append(round(at_s - since_s, 1))
-    return found
-
-
 def test_off_home_addresses_are_its_own_and_the_same_after_a_restart() -> None:
-    here = overlay_team()
-    macs = off_home(here)
+    here = EndpointStory(OVERLAY).tell()
+    macs = here.off_home
     ours = buckets.off_home_macs(here.bridge.config, here.bridge.placing.split)
     assert len({OWN_MAC, *macs.values(), *ours.values()}) == 1 + 2 * len(macs)
     assert all(int(mac[:2], 16) & 3 == 2 for mac in macs.values()), "local, and not multicast"
-    assert off_home(here.restart_service().say(OF_THE_HOST)) == macs
-    here.write(integration())
+    here.restart_service()
+    assert here.off_home == macs
+    here.do_remove_bridge("br-int")
     assert not list(buckets.endpoints(here.bridge.config))
-
-
-def test_off_home_addresses_are_announced_when_they_change_uplinks_and_at_intervals() -> None:
-    here = overlay_team()
-    macs = off_home(here)
-    here.run_for(10.0)
-    failed_s = here.now_s
-    here.set_link(2, up=False).run_for(4.0)
-    assert announced(here, failed_s) == {macs[2]: [0.0, 1.0, 3.0]}
-    here.set_link(2, up=True)
-    up_s = here.now_s
-    here.run_for(9.0)
-    assert announced(here, up_s) == {macs[2]: [5.0, 6.0, 8.0]}, "after its failback delay"
-    later_s = here.now_s
-    here.run_for(INTERVAL_S)
-    assert {mac: len(times) for mac, times in announced(here, later_s).items()} == dict.fromkeys(
-        macs.values(), 1
-    )
-
-
-def test_peers_are_told_the_own_address_of_an_endpoint_that_has_another_home() -> None:
-    """They may have the off-home address of its home, from which nothing is sent."""
-    here = overlay_team()
-    assert here.bindings()["vnet0"] == "eth1"
-    for up in (False, True):
-        here.set_link(2, up=up).run_for(25.0)
-        assert OWN not in here.commands(SendFrame), "only other ports move"
-    for up in (False, True):
-        here.set_link(1, up=up)
-        changed_s = here.now_s + (0.0 if up is False else 5.0)
-        here.run_for(25.0)
-        told = [at_s - changed_s for at_s, command in here.log if command == OWN]
-        assert [round(t, 1) for t in told if t >= 0.0] == [0.0, 1.0, 3.0, 15.0]
-
-
-def test_the_last_announcement_follows_none_within_the_time_that_peers_cache_flows() -> None:
-    here = overlay_team()
-    # Its home changes, and again after the failback delay: before the first change's last announcement.
-    here.set_link(1, up=False).run_for(2.0)
-    here.set_link(1, up=True).run_for(40.0)
-    told_s = [at_s for at_s, command in here.log if command == OWN]
-    assert len(told_s) == 7
-    assert told_s[-1] - told_s[-2] >= 12.0
-
-
-@pytest.mark.parametrize("ends", [{"policy": "load-based"}, {"teaming": "static"}])
-def test_peers_are_told_the_endpoints_own_address_when_it_is_spread_no_more(
-    ends: dict[str, str],
-) -> None:
-    """Or when a LAG ends the off-home addresses, of which they may have heard one last."""
-    here = overlay_team().run_for(5.0)
-    assert OWN not in here.commands(SendFrame)
-    here.write_keys(**ends).run_for(5.0)
-    assert here.commands(SendFrame).count(OWN) == 3
-    # A drain would not wait for the last one, which is for peers that have cached the others.
-    assert here.bridge.at_rest
-    here.run_for(7.0)
-    assert here.commands(SendFrame).count(OWN) == 3
-    here.run_for(4.0)
-    assert here.commands(SendFrame).count(OWN) == 4
-    assert not here.commands(AnnounceEndpoints)
-    if "policy" in ends:
-        # Peers may not have heard it.
-        later_s = here.now_s
-        here.run_for(INTERVAL_S)
-        assert announced(here, later_s).keys() == set(off_home(here).values())
-
-
-@pytest.mark.parametrize("policy", ["dynamic", "load-based"])
-def test_peers_are_told_at_a_detach_also_by_a_service_that_has_not_spread_anything_itself(
-    policy: str,
-) -> None:
-    """The one that did has died. A detach without it is made by another one."""
-    here = overlay_team(policy)
-    if policy == "load-based":
-        assert announced(here.run_for(2 * INTERVAL_S), 0.0) == {}, "nobody uses them"
-    here.do("detach br0")
-    assert here.commands(SendFrame).count(OWN) == 1
-    assert here.commands(AnnounceEndpoints) == [AnnounceEndpoints("br0")]
-
-
-def test_nobody_is_told_of_a_bridge_without_endpoints() -> None:
-    here = world(host()).start().run_for(1.0)
-    here.do("detach br0")
-    assert not here.commands(AnnounceEndpoints)
-
-
-PEERS = ("2001:db8::2", "2001:db8::3")
-
-
-@pytest.mark.parametrize("ends", ["policy", "detach"])
-def test_peers_of_ipv6_endpoints_are_told_each_for_itself(ends: str) -> None:
-    """Open vSwitch passes over neighbour advertisements to all nodes."""
-    row = with_address(replace(host("dynamic"), in_userspace=True))
-    tunnels = [
-        replace(integration(device="vnet0", remote_ip=peer).ports[0], name=f"g{peer[-1]}")
-        for peer in PEERS
-    ]
-    here = world(row).start().write(replace(integration(), ports=tuple(tunnels)))
-    here.say(AddressesRead({"vnet0": ("2001:db8::1",)})).run_for(5.0)
-    ip = IPv6Address("2001:db8::1")
-    told = [SendFrame("br0", 10, advertisement(OWN_MAC, ip, IPv6Address(p))) for p in PEERS]
-    assert not any(one in here.commands(SendFrame) for one in told)
-    if ends == "policy":
-        here.write_keys(policy="load-based").run_for(5.0)
-    else:
-        here.do("detach br0")
-    times = 3 if ends == "policy" else 1
-    assert [here.commands(SendFrame).count(one) for one in told] == [times, times]
 
 
 @pytest.mark.parametrize("policy", ["load-based", "adaptive"])
@@ -302,10 +207,10 @@ def test_peers_of_ipv6_endpoints_are_told_each_for_itself(ends: str) -> None:
 def test_the_load_of_an_endpoint_is_what_flows_count_where_its_port_counts_no_tunnels(
     monkeypatch: pytest.MonkeyPatch, policy: str, in_userspace: bool
 ) -> None:
-    row = replace(host(policy, poll_interval_ms="500"), in_userspace=in_userspace)
-    here = overlay(row).say(OF_THE_HOST)
-    here.switch.offered_bps[10] = steady(40e6)
-    here.run_for(8.0)
+    here = EndpointStory(
+        f"""bond policy={policy} poll-interval-ms=500 :in_userspace={in_userspace} | {BY_ADDRESS}
+        | {OF_THE_HOST} | load vnet0 4e7 | run 8"""
+    ).tell()
     # The counters of the userspace datapath's ports leave tunnels out.
     port_load = Loads.port
     monkeypatch.setattr(
@@ -317,7 +222,6 @@ def test_the_load_of_an_endpoint_is_what_flows_count_where_its_port_counts_no_tu
     expected_bps = pytest.approx(40e6 if in_userspace else 0.0, rel=0.1)
     assert here.port_status().load.tx_bps == expected_bps
     if PRESETS[policy].at_once:
-        (unit,) = (
-            unit for unit in here.bridge.placing.team_view().loaded(None) if unit.name == "vnet0"
-        )
+        loaded = here.bridge.placing.team_view().loaded(None)
+        (unit,) = (unit for unit in loaded if unit.name == "vnet0")
         assert unit.load.tx_bps == expected_bps

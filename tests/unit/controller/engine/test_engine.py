@@ -12,16 +12,12 @@ import pytest
 
 from controller.api.engine_commands import (
     Apply,
-    Disconnect,
     ReadInstalled,
     ReadLearned,
-    ReadStats,
-    Reply,
 )
 from controller.api.events import (
     BundleDone,
     CommandFailed,
-    DatabaseRead,
     InstalledRead,
     PortChanged,
     PortRemoved,
@@ -34,18 +30,13 @@ from controller.bridge.installation import MOST_EXPECTED, REVALIDATED_AFTER_S
 from controller.config.rows import PortRow
 from controller.dataplane import tables
 from controller.dataplane.specs import EMPTY, Changes
-from controller.dataplane.tables import Kind, cookie_kind
-from tests.unit.controller.engine.told import desired, entries, shown
+from tests.unit.controller.engine.told import desired, shown
 from tests.unit.fake_switch import (
-    A_MOMENT_S,
     PLACED,
     World,
-    moves,
-    refusal,
-    reports,
     world,
 )
-from tests.unit.rows import VMS, bridge, host, interface, ours, port, with_ids, without_us
+from tests.unit.rows import bridge, host, interface, ours, port
 
 # ---- taking a bridge over --------------------------------------------------------------
 
@@ -61,12 +52,6 @@ def test_a_bridge_that_is_attached_at_the_start_gets_the_whole_pipeline_at_once(
     placed = {"vnet0": "eth1", "vnet1": "eth2", "vnet2": "eth1", "vnet3": "eth2"}
     assert here.bindings() == placed
     assert here.stored_bindings() == {"bond0": None, **placed}
-
-
-def test_bridges_that_are_not_attached_are_left_alone() -> None:
-    here = world(without_us(host())).start().run_until(100)
-    assert here.log == []
-    assert here.engine.deadline_s() == float("inf")
 
 
 def test_a_flow_that_somebody_removed_is_put_back_and_nothing_else_is_touched() -> None:
@@ -94,15 +79,6 @@ def test_what_a_vm_port_that_has_come_says_is_read_soon() -> None:
     assert not here.commands(ReadInstalled), "and then as often as ever"
 
 
-def test_a_switch_that_connects_again_gets_what_it_lacks_and_nothing_more() -> None:
-    here = world(host()).start()
-    here.log.clear()
-    here.disconnect().run_for(5).connect()
-    assert here.commands(ReadInstalled) and here.applied() == []
-    here.restart_switch()
-    assert here.switch.installed == desired(here)
-
-
 def test_ports_numbered_anew_are_not_taken_for_what_had_the_number_before() -> None:
     """The connection is back before the database says that eth1 and vnet0 are swapped."""
     here = world(host()).start()
@@ -126,16 +102,6 @@ def test_ports_numbered_anew_are_not_taken_for_what_had_the_number_before() -> N
     assert here.bindings() == bindings
 
 
-def test_a_switch_that_is_away_is_not_written_to() -> None:
-    here = world(host()).start()
-    here.disconnect()
-    here.log.clear()
-    here.write(host(vms=VMS[:2])).run_for(100)
-    assert not here.commands(Apply) and not here.commands(ReadStats)
-    here.connect()
-    assert here.switch.installed == desired(here)
-
-
 # ---- failover --------------------------------------------------------------------------
 
 
@@ -157,22 +123,6 @@ def test_links_that_flap_while_the_switch_does_not_answer_leave_few_moves() -> N
 # ---- what operators ask ----------------------------------------------------------------
 
 
-def test_move_is_answered_when_the_switch_has_followed() -> None:
-    here = world(host()).start()
-    here.switch.holds_answers = True
-    assert here.ask("move", "vnet0", "eth2") is None
-    here.answer_held()
-    assert here.replies == {}, "broadcasts do not reach it yet"
-    here.switch.holds_answers = False
-    here.run_for(A_MOMENT_S)
-    assert here.replies[1] == Reply(1, "vnet0: moved from eth1 to eth2")
-    assert here.switch.uplink_of(10) == 2
-    assert moves(here) == {"manual": 1}
-    here.log.clear()
-    here.do("move vnet0 eth2")
-    assert here.applied() == [], "it is there already"
-
-
 def test_who_asks_about_one_bridge_does_not_wait_for_the_status_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -191,67 +141,7 @@ def test_who_asks_about_one_bridge_does_not_wait_for_the_status_of_the_others(
 # ---- the end of it -----------------------------------------------------------------------
 
 
-def test_a_bridge_that_is_no_more_is_let_go_in_silence() -> None:
-    here = world(host()).start()
-    here.say(DatabaseRead(()))
-    assert here.commands(Disconnect) == [Disconnect("br0")]
-    assert reports(here, "warning") == []
-
-
 # ---- things that go wrong --------------------------------------------------------------
-
-
-def test_a_bundle_the_switch_refuses_is_tried_again_from_what_it_has() -> None:
-    here = world(host(), refuse_next="group mod failed, out of groups").start()
-    assert here.switch.installed == EMPTY
-    assert reports(here, "error") == [
-        "br0: the switch refused the change: group mod failed, out of groups"
-    ]
-    here.run_for(1)
-    assert len(here.commands(ReadInstalled)) == 2
-    assert here.switch.installed == desired(here)
-
-
-def test_a_move_the_switch_refuses_is_counted_said_and_not_made_later() -> None:
-    here = world(host()).start()
-    here.log.clear()
-    here.switch.refuse_next = "no"
-    assert refusal(here.ask("move", "vnet0", "eth2")) == "the switch refused the change: no"
-    assert here.status.moves_refused["manual"] == 1
-    (entry,) = entries(here)
-    assert entry["event"] == "refused" and "the switch refused the change" in entry["why"]
-    assert entry["moves"][0]["port"] == "vnet0"
-    here.run_for(5)
-    assert here.switch.uplink_of(10) == 1 and here.bindings()["vnet0"] == "eth1"
-
-
-def test_a_switch_that_goes_during_a_bundle_is_asked_what_became_of_it() -> None:
-    here = world(host()).start()
-    here.switch.holds_answers = True
-    assert here.ask("move", "vnet0", "eth2") is None
-    here.disconnect()
-    here.switch.holds_answers = False
-    here.switch.learned = ((10, "52:54:00:00:00:01", 0),)
-    here.connect()
-    assert here.replies[1] == Reply(1, "vnet0: moved from eth1 to eth2")
-    assert here.bindings()["vnet0"] == "eth2"
-    assert moves(here) == {"manual": 1}
-    assert [ofport for _, ofport in here.frames()] == [10], "the network is told of the move"
-    assert here.switch.installed == desired(here)
-
-
-def test_changes_during_a_bundle_wait_for_it() -> None:
-    here = world(host()).start()
-    here.switch.holds_answers = True
-    here.ask("move", "vnet0", "eth2")
-    here.set_link(1, up=False)
-    here.ask("move", "vnet1", "eth2")
-    here.answer_held()
-    here.switch.holds_answers = False
-    here.run_for(A_MOMENT_S)
-    assert set(here.bindings().values()) == {"eth2"}
-    assert here.switch.installed == desired(here)
-    assert here.replies.keys() == {1, 2}
 
 
 def test_an_answer_to_a_bundle_of_a_connection_before_is_ignored() -> None:
@@ -266,34 +156,12 @@ def test_an_answer_to_a_bundle_of_a_connection_before_is_ignored() -> None:
     assert 1 in here.replies
 
 
-def test_a_bad_value_keeps_the_last_good_one_and_is_reported_once() -> None:
-    here = world(host(threshold="60")).start()
-    here.log.clear()
-    bad = with_ids(here.rows["br0"], threshold="lots")
-    here.write(bad).write(bad).run_for(60)
-    assert here.bridge.config.threshold_ratio == 0.6
-    line = "Bridge br0 ovs-lbt-threshold: lots is invalid; expected a percentage from 10 to 100"
-    assert reports(here, "warning") == [line]
-    assert tuple(map(str, here.status.config.errors)) == (line,)
-    assert here.applied() == []
-
-
 def test_events_of_a_bridge_that_is_not_ours_are_ignored() -> None:
     here = world(host()).start()
     here.log.clear()
     here.say(PortRemoved("br9", 1), InstalledRead("br9", (), ()), BundleDone("br9", 1))
     here.say(CommandFailed("br9", ValueError("late")))
     assert here.log == []
-
-
-def test_a_switch_that_answers_no_poll_is_not_asked_again_and_again() -> None:
-    here = world(host()).start().run_until(5)
-    here.switch.holds_answers = True
-    here.log.clear()
-    here.run_until(14)
-    assert len(here.commands(ReadStats)) == 1
-    here.run_until(20)
-    assert len(here.commands(ReadStats)) == 2
 
 
 def test_the_database_is_read_and_never_changed_in_place() -> None:
@@ -305,26 +173,6 @@ def test_the_database_is_read_and_never_changed_in_place() -> None:
 
 
 # ---- VM ports come and go --------------------------------------------------------------
-
-
-def test_a_new_vm_port_is_bound_and_no_other_is_touched() -> None:
-    here = world(host()).start()
-    before = here.bindings()
-    here.log.clear()
-    here.add_port(port("vnet4", 14))
-    assert here.bindings() == {**before, "vnet4": "eth1"}
-    assert here.switch.uplink_of(14) == 1
-    assert all(not c.delete_groups and not c.delete_flows for _, c in here.applied())
-
-
-def test_nothing_of_a_vm_port_that_left_stays_behind() -> None:
-    here = world(host()).start()
-    here.remove_port("vnet0")
-    assert "vnet0" not in here.bindings()
-    assert here.switch.uplink_of(10) is None
-    belonging = [f for f in here.switch.flows.values() if f.cookie & 0xFFFFFFFF == 10]
-    assert [f for f in belonging if cookie_kind(f.cookie) is not Kind.FIXED] == []
-    assert here.switch.installed == desired(here)
 
 
 def test_a_port_number_used_again_does_not_inherit_the_traffic_of_another_vm() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from controller.api.engine_commands import Apply, DeliverFrame, SendFrame
+from controller.api.engine_commands import DeliverFrame, SendFrame
 from controller.dataplane import frames
 from controller.dataplane.frames import rarp
 from tests.unit.fake_switch import re_tagged, world
-from tests.unit.rows import host, ours, port, with_interface
+from tests.unit.rows import host
 
 
 def test_with_each_announcement_the_vm_is_asked_for_its_multicast_groups() -> None:
@@ -28,68 +26,6 @@ def test_with_each_announcement_the_vm_is_asked_for_its_multicast_groups() -> No
     here.set_link(2, up=False).run_for(10)
     asked = {c.ofport for c in here.commands(DeliverFrame)}
     assert asked == {10, 11, 13}, "those whose uplink failed"
-
-
-def test_a_failover_is_announced_before_the_switch_is_told_of_it() -> None:
-    """The switch fails over by itself. The service waits for that before it sends a bundle."""
-    here = world(host()).start().run_for(10)
-    mac = "52:54:00:00:00:01"
-    here.switch.learned = ((10, mac, 0), (11, mac, 0), (12, mac, 0), (13, mac, 0))
-    on_eth2 = {10 + int(name[-1]) for name, uplink in here.bindings().items() if uplink == "eth2"}
-    assert on_eth2 and len(on_eth2) < 4
-    here.log.clear()
-    here.set_link(2, up=False)
-    assert {ofport for _, ofport in here.frames()} == on_eth2
-    assert here.commands(Apply) == []
-    here.run_for(10)
-    assert len(here.frames()) == 4 * len(on_eth2), "now, and 0, 1 and 3 s after the bundle"
-
-
-def test_when_uplinks_carry_again_after_none_did_every_vm_is_announced() -> None:
-    """The switches upstream forget what was behind a link that fails."""
-    here = world(host(failback_delay_s="0")).start().run_for(10)
-    here.switch.learned = ((10, "52:54:00:00:00:01", 0), (11, "52:54:00:00:00:02", 0))
-    here.set_link(2, up=False).run_for(10)
-    here.log.clear()
-    here.set_link(1, up=False).run_for(0.02)
-    assert here.frames() == [], "no uplink is left"
-    here.run_for(10)
-    here.log.clear()
-    here.set_link(1, up=True).run_for(10)
-    assert {ofport for _, ofport in here.frames()} == {10, 11}
-
-
-def test_an_uplink_that_is_unused_does_not_count_among_those_that_carry() -> None:
-    """Frames for a VM are flooded by it, too, until the VM is announced by the one that returns."""
-    here = world(with_interface(host(), "eth2", role="unused")).start()
-    here.switch.learned = ((10, "52:54:00:00:00:01", 0),)
-    here.set_link(1, up=False).run_for(10)
-    here.log.clear()
-    here.set_link(1, up=True).run_for(10)
-    begin_s = here.frames()[0][0]
-    sent = [(at_s - begin_s, ofport) for at_s, ofport in here.frames()]
-    assert sent == [(0, 10), (1, 10), (3, 10)]
-
-
-def test_who_may_have_come_while_a_lag_was_down_is_announced_by_it() -> None:
-    """Switches further on believe a VM that has moved in where it was before."""
-    vnet0, vnet1 = (port(f"vnet{i}", 10 + i, ids=ours(allow=f"eth{2 - i}")) for i in range(2))
-    row = host("originating-port", teaming="static", failback_delay_s="0")
-    here = world(replace(row, ports=(*row.ports[:1], vnet0, vnet1))).start().run_for(10)
-    learned = ((10, "52:54:00:00:00:01", 0), (11, "52:54:00:00:00:02", 0))
-    here.switch.learned = learned
-    assert here.bindings() == {"vnet0": "eth2", "vnet1": "eth1"}
-
-    here.set_link(2, up=False).run_for(10)
-    assert here.frames() == [], "the one that cannot speak, and the one that need not"
-    here.set_link(2, up=True).run_for(10)
-    sent = here.commands(SendFrame)
-    assert [(c.ofport, c.frame) for c in sent] == [(10, rarp("52:54:00:00:00:01"))] * 3
-
-    here.set_link(1, up=False).set_link(2, up=False).run_for(10)
-    here.log.clear()
-    here.set_link(1, up=True).set_link(2, up=True).run_for(10)
-    assert {ofport for _, ofport in here.frames()} == {10, 11}
 
 
 def test_a_learning_packet_says_the_vlan_as_the_vm_would() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from controller.bridge.installation import REVALIDATED_AFTER_S
 from controller.dataplane.tables import HELD_TIMEOUT_S
-from tests.unit.controller.engine.told import ramp
+from tests.unit.controller.engine.told import offer, ramp
 from tests.unit.fake_switch import PLACED, moves, world
 from tests.unit.rows import host
 
@@ -53,3 +53,12 @@ def test_a_manual_move_starts_a_new_window() -> None:
     assert moves(here) == {"manual": 1}
     here.run_until(100)
     assert moves(here) == {"manual": 1}
+
+
+def test_a_window_begins_with_enforcing() -> None:
+    """Under NORMAL all was on eth1; what that loaded says nothing of our bindings."""
+    here = offer(world(host(mode="observe")), [3e9] * 4).start().run_until(100)
+    here.switch.sent_bytes[1] = here.switch.sent_bytes.get(1, 0) + 9e9 / 8 * 60
+    here.run_until(101)
+    here.do("set bridge br0 mode=enforce").run_for(31)
+    assert moves(here) == {}

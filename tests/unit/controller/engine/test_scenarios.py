@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.text.wording import UNREACHED
-from tests.unit.controller.story import tell
+from tests.unit.controller.story import ALL_ON_ETH1, tell
 
 FAILOVER = {
     "failback delay": """bond failback-delay-s=45 | bound 1212 | down eth1 | bound 2222
@@ -233,7 +233,6 @@ RULES = {
         eth3…""",
 }
 HUNDRED = "eth1.capacity-mbps=100 eth2.capacity-mbps=100"
-ALL_ON_ETH1 = "vnet0.binding=eth1 vnet1.binding=eth1 vnet2.binding=eth1 vnet3.binding=eth1"
 TOO_MUCH = "on eth1, where 120 Mbit/s is reserved; at most 95 can be reserved"
 RESERVATIONS = {
     "more than shaping leaves": f"""bond {HUNDRED} {ALL_ON_ETH1} vnet0.reserve-mbps=60
@@ -265,7 +264,36 @@ RESERVATIONS = {
 }
 LOADED = "set window-s=5 | loads 3e8 3e8 3e8 3e8 | run 60"
 ENFORCE = "bridge br0 is in observe mode; to make moves: ovs-lbt set bridge br0 mode=enforce"
+LOADS = "loads 3e8 3e8 3e8 3e8 | run 300"
 OBSERVING = {
+    # The same moves as enforcing, counted as planned and nowhere else.
+    **{
+        f"moves by load on observed {kind}": f"""{kind} mode=observe {ALL_ON_ETH1} | watch | {LOADS}
+        | planned threshold=2 | would 2211 | moves | unchanged
+        | reported info br0: vnet0: eth1 -> eth2 (threshold), not made"""
+        for kind in ("bond", "plain")
+    },
+    **{
+        f"moves by load on {kind}": f"""{kind} {ALL_ON_ETH1} | {LOADS} | moves threshold=2 | would ----
+        | bound 2211"""
+        for kind in ("bond", "plain")
+    },
+    # What was learned goes with the flows.
+    "a bond is given back with its VMs introduced": """bond vms=1 | watch
+        | do set bridge br0 mode=observe | empty | would 1 | announced vnet0
+        | sent ReadLearned/Apply/SendFrame ReadLearned Apply Apply SendFrame""",
+    **{
+        f"VM ports gather before NORMAL takes over: {what}": f"""backup vms=2 | bound 12 | watch
+        | set mode=observe | bound 22 22 | run 1.1 | bound 22 22 | moves manual=1
+        | why moved requested by an operator: NORMAL takes over on eth2 | {then}"""
+        for what, then in (
+            ("observe", "run 0.5 | empty | would 12"),
+            ("a change of mind", "set mode=enforce | run 3 | bound 12 12"),
+        )
+    },
+    "a bond member that is left out": """bond mode=observe | add eth3 3 | set uplinks=eth1,eth3
+        | run 1 | empty | installed | errors Bridge br0 ovs-lbt-uplinks: eth1,eth3 are not the
+        members of bond0; …""",
     "bindings of observed plain uplinks": f"""plain mode=observe {ALL_ON_ETH1} | {LOADED}
         | bound 1111 | would 2211 | keys vnet0 binding=eth1 | ask show
         | told …observe mode: no moves to balance load…eth1 (eth2)… | restart | run 1 | bound 1111
@@ -316,6 +344,10 @@ OBSERVING = {
         | gone | set mode=enforce | back | installed | bound 1212""",
 }
 LACP = "lacp-fallback failback-delay-s=1"
+ALL_HEAR, NOBODY_HEARS = (
+    f"heard eth1 vnet0 vnet1 vnet2 vnet3 | heard eth2 {names}"
+    for names in ("vnet0 vnet1 vnet2 vnet3", "")
+)
 DOWN, UP = "down eth1 | down eth2", "up eth1 | up eth2"
 LOST, HEARD = (f"set eth1@lacp_current={is_} eth2@lacp_current={is_}" for is_ in (False, True))
 NO_LACP, LACP_AGAIN = f"{DOWN} | run 3 | {LOST} | {UP}", f"{HEARD} | {DOWN} | {UP}"
@@ -331,6 +363,26 @@ WITHOUT_LACP = {
         | {DOWN} | run 10 | finds dark uplink-down""",
     "an observed bond": f"""{LACP} mode=observe | run 10 | watch | {NO_LACP} | run 10 | unchanged
         | bound 1212""",
+    "a negotiated LAG": f"""{LACP} policy=originating-port | run 10 | bound 1212 | {ALL_HEAR}
+        | shows br0 policy=originating-port teaming=lacp fallen_back=None""",
+    # They would hear each broadcast twice. A member that is up again as it goes on without its partner is
+    # still said to hear it.
+    "before members are used again, and when the database can know": f"""{LACP} | run 10 | {DOWN}
+        | run 0.1 | {NOBODY_HEARS} | run 3 | {UP} | run 0.5 | {NOBODY_HEARS} | run 1 | {ALL_HEAR}""",
+    "a member that is down and is said to hear its partner": f"""{LACP} | run 10 | {NO_LACP} | run 10
+        | down eth1 | set eth1@lacp_current=True | run 10 | shows br0 fallen_back=True | bound 2222""",
+    **{
+        f"all share the first uplink and go home: {policy}": f"""{LACP} policy={policy} | run 10
+        | watch | {NO_LACP} | bound 1111 | {NOBODY_HEARS} | shows br0 policy={policy} teaming=lacp
+        fallen_back=True | ask show br0 | told …LACP is not negotiated… | warned br0: LACP is not
+        negotiated…; configure LACP, in active mode, on the upstream switch… | run 10 | announced vnet0 vnet1 vnet2
+        vnet3 | watch | {LACP_AGAIN} | run 10 | bound 1212 | {ALL_HEAR} | packets 12
+        | announced vnet0 vnet1 vnet2 vnet3 | shows br0 policy={policy} teaming=lacp
+        fallen_back=None"""
+        for policy in ("originating-port", "load-based")
+    },
+    "learning packets of single members end when LACP is back": f"""{LACP} | run 10 | {NO_LACP}
+        | run 10 | down eth1 | run 0.5 | watch | {HEARD} | run 10 | packets 0""",
     "a member that loses LACP": """lacp-fallback failback-delay-s=10 | run 10 | down eth2 | run 5
         | bound 1111 | moves failover=2 | up eth2 | run 9 | bound 1111 | run 2 | bound 1212""",
 }
@@ -425,6 +477,54 @@ TUNNEL = (
 BY_ADDRESS, BY_ROUTE = f"{TUNNEL}192.0.2.1", f"{TUNNEL},vnet0"
 OF_THE_HOST = "addresses vnet0=192.0.2.1"
 OF = "endpoint={'addresses':['192.0.2.1'],'kinds':['geneve'],'bridges':['br-int']}"
+INVALID_VALUE = (
+    "Bridge br0 ovs-lbt-threshold: lots is invalid; expected a percentage from 10 to 100"
+)
+SWITCHES = {
+    "a bridge that is not attached": "bond unattached | run 100 | nothing",
+    "a switch that connects again, and one that restarts": """bond | watch | gone | run 5 | back
+        | sent ReadInstalled/Apply ReadInstalled | forget | installed""",
+    "a switch that is away": """bond | gone | watch | set policy=explicit | run 100
+        | sent Apply/ReadStats | back | run 1 | installed | bound 1111""",
+    "a move is answered when the switch has followed": """bond | hold | ask move vnet0 eth2
+        | unanswered | answer | unanswered | run 0.1 | told vnet0: moved from eth1 to eth2
+        | bound 2212 | moves manual=1 | watch | do move vnet0 eth2 | unchanged""",
+    "a bridge that is deleted": "bond | remove-bridge br0 | let-go | reported warning",
+    "a bundle that is refused is sent again": """bond | refuse bundle full | forget | empty
+        | reported error br0: the switch refused the change: full | run 1 | installed""",
+    "a move that the switch refuses is not made later": f"""bond | watch | refuse bundle no
+        | ask move vnet0 eth2 | refused the switch refused the change: no
+        | metric moves_refused{MANUAL} 1.0 | recorded refused
+        | why refused …the switch refused the change… | run 5 | bound 1212""",
+    "a switch that goes during a bundle is asked what became of it": """bond | hold
+        | ask move vnet0 eth2 | unanswered | gone | answer | watch | back
+        | told vnet0: moved from eth1 to eth2 | bound 2212 | moves manual=1 | announced vnet0
+        | installed""",
+    "changes during a bundle wait for it": """bond | hold | ask move vnet0 eth2 | down eth1
+        | ask move vnet1 eth2 | answer | run 0.1 | told … | bound 2222 | installed""",
+    "an invalid value keeps the last valid one": f"""bond threshold=60 | watch | set threshold=lots
+        | set threshold=lots | run 60 | warned {INVALID_VALUE} | errors {INVALID_VALUE} | unchanged
+        | shows br0 threshold_ratio=0.6""",
+    "a switch that answers no poll": """bond | run 5 | hold | watch | run 9 | sent ReadStats ReadStats
+        | run 6 | sent ReadStats ReadStats ReadStats""",
+    "a VM port that comes, and one that goes": """bond | watch | add vnet4 14 | bound 12121
+        | del vnet0 | bound 2121 | run 1 | installed""",
+    # The switch fails over by itself, and a bundle waits for that. Now, and 0, 1 and 3 s after it:
+    "a failover is announced before the switch is told": """bond | run 10 | watch | down eth2
+        | announced vnet1 vnet3 | unchanged | run 10 | packets 8""",
+    # The switches upstream forget what was behind a link that fails.
+    "every VM is announced when uplinks carry again after none did": """bond failback-delay-s=0
+        | run 10 | down eth2 | run 10 | watch | down eth1 | run 0.02 | packets 0 | run 10 | watch
+        | up eth1 | run 10 | announced vnet0 vnet1 vnet2 vnet3""",
+    # Frames for a VM are flooded by it, too, until the VM is announced by the one that returns.
+    "an unused uplink does not count among those that carry": """bond vms=1 eth2.role=unused
+        | down eth1 | run 10 | watch | up eth1 | run 10 | announced vnet0 | packets 3""",
+    # Switches further on believe a VM that has moved in where it was before.
+    "who may have come while a LAG was down is announced by it": """static vms=2
+        failback-delay-s=0 vnet0.allow=eth2 vnet1.allow=eth1 | run 10 | bound 21 | watch | down eth2
+        | run 10 | packets 0 | up eth2 | run 10 | announced vnet0 | packets 3 | down eth1 | down eth2
+        | run 10 | watch | up eth1 | up eth2 | run 10 | announced vnet0 vnet1""",
+}
 ENDPOINTS = {
     "an endpoint in show and explain": f"""bond | {BY_ADDRESS} | shows vnet0 endpoint=None
         | ask explain vnet0 | told vnet0 on br0, … | {OF_THE_HOST} | shows vnet0 {OF}
@@ -453,6 +553,7 @@ STORIES = (
     | TEAMINGS
     | LIVENESS
     | HISTORY
+    | SWITCHES
     | ENDPOINTS
 )
 
