@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,12 +9,8 @@ import pytest
 from controller.api.engine_commands import (
     Apply,
     Command,
-    Connect,
-    ForgetForwarding,
     Prepare,
-    ReadForwarding,
     ReadInstalled,
-    ReadLearned,
     Renew,
     Reply,
     Write,
@@ -34,39 +29,27 @@ from controller.config import reader
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow, MirrorRow, PortRow
 from controller.dataplane import pipeline, tables
-from controller.dataplane.specs import EMPTY, GroupSpec
+from controller.dataplane.specs import GroupSpec
 from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table
 from controller.dataplane.team import Team
 from controller.operations.attach import ATTACH_TIMEOUT_S, Attach
 from controller.operations.jobs import Step, Store
 from tests.said import says
 from tests.unit.controller.engine.told import desired
-from tests.unit.fake_switch import FakeSwitch, World, done, refusal, world
+from tests.unit.controller.story import Story
+from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import (
     bridge,
     host,
     interface,
-    ours,
     plain_uplinks,
     port,
     two_uplinks,
-    with_ids,
     with_interface,
     without_us,
 )
 
 FOREIGN = (ForeignFlow(200, 1, 0xF0E1, "in_port=7"),)
-
-
-def test_attach_reads_first_writes_then_and_is_done_when_everything_is_installed() -> None:
-    here = world(without_us(host())).start()
-    text = done(here.ask("attach", "br0"))
-    assert text == "br0: load-based over eth1, eth2, 4 VM ports"
-    written = {"connection-hash": "auto", "team": "bond0/eth1,eth2/"}
-    assert here.rows["br0"].external_ids == ours(policy="load-based", **written)
-    kinds = [type(c) for _, c in here.log if isinstance(c, Connect | ReadInstalled | Apply)]
-    assert kinds == [Connect, ReadInstalled, Apply, Apply], "the second when flags are set"
-    assert here.rows["br0"].fail_mode is None, "a bond needs no other fail mode"
 
 
 def test_a_new_fail_mode_has_flushed_before_what_was_encoded_is_installed() -> None:
@@ -78,39 +61,6 @@ def test_a_new_fail_mode_has_flushed_before_what_was_encoded_is_installed() -> N
     assert here.commands(Prepare) == [Prepare(first) for first in here.commands(Apply)[:1]]
     looked_after = kinds[kinds.index(Apply) + 1 :]
     assert Write in looked_after and ReadInstalled in looked_after
-
-
-def test_what_a_late_flush_took_is_installed_again() -> None:
-    here = at_its_next_bundle(world(plain_uplinks("standalone")).start(), flush)
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    assert len(here.applied()) == 2
-    assert here.switches["br0"].installed == desired(here)
-
-
-def at_its_next_bundle(here: World, act: Callable[[FakeSwitch], None]) -> World:
-    """The same world; something will happen to its switch when it has carried out a bundle."""
-    switch = here.switches["br0"]
-    carry_out = switch.carry_out
-
-    def carry_out_and_act(command: Command) -> list[Event]:
-        answers = carry_out(command)
-        if isinstance(command, Apply):
-            switch.carry_out = carry_out  # type: ignore[method-assign]
-            act(switch)
-        return answers
-
-    switch.carry_out = carry_out_and_act  # type: ignore[method-assign]
-    return here
-
-
-def flush(switch: FakeSwitch) -> None:
-    switch.flows.clear()
-    switch.groups.clear()
-
-
-def hold(switch: FakeSwitch) -> None:
-    """It does not say what became of the bundle, nor anything else."""
-    switch.holds_answers = True
 
 
 @pytest.mark.parametrize("note", ["[]", '{"fail_mode": 1}', '{"fail_mode": "up"}', "[" * 5000, ""])
@@ -258,14 +208,6 @@ def test_a_mirror_that_plain_uplinks_would_multiply_is_refused() -> None:
     assert "warning" not in done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
 
 
-def test_a_port_that_is_reserved_for_a_mirror_is_no_vm_port() -> None:
-    here = world(
-        replace(host(), mirrors=(MirrorRow("m0", "vnet3"), MirrorRow("m1", "gone")))
-    ).start()
-    assert here.bindings().keys() == {"vnet0", "vnet1", "vnet2"}
-    assert here.engine.fleet.status()[0].not_done == ()
-
-
 def test_ports_that_normal_treats_otherwise_are_told() -> None:
     tunnel = PortRow("vnet0", (interface("vnet0", 10),), tag=5, vlan_mode="dot1q-tunnel")
     row = bridge(*two_uplinks(), tunnel, port("vnet2", 12))
@@ -306,86 +248,99 @@ def test_what_normal_knew_is_seeded_in_the_bundle_that_takes_its_place() -> None
     assert dict(seeded.match) == {"eth_dst": MAC, Register.VLAN: (0, 0xFFF)}
 
 
-def test_a_service_that_starts_on_an_installed_pipeline_does_not_ask_normal() -> None:
-    here = world(host()).start()
-    here.restart_service()
-    assert not here.commands(ReadForwarding)
-    assert here.commands(ReadLearned)
+class KnownStory(Story):
+    """With steps about what is known of addresses, each as `vnet0/1`: of a port, by a number."""
+
+    def _places(self, known: tuple[str, ...]) -> tuple[tuple[int, str, int], ...]:
+        places = (one.split("/") for one in known)
+        return tuple((self.named(name), f"52:54:00:00:00:0{n}", 0) for name, n in places)
+
+    def do_know(self, *known: str) -> None:
+        """What the switch has learned."""
+        self.switch.learned = self._places(known)
+
+    def do_normal_knows(self, *known: str) -> None:
+        self.switch.forwarding = self._places(known)
+
+    def do_reboot(self, *heard: str) -> None:
+        """It comes back with nothing installed. NORMAL forwards until the service is connected again."""
+        self.do_normal_knows(*heard)
+        self.restart_switch()
+
+    def do_swap(self, one: str, other: str) -> None:
+        """Two ports exchange their numbers while the switch is away."""
+        ports, numbers = self.switch.ports, {one: self.named(other), other: self.named(one)}
+        self.disconnect()
+        self.do_set(*(f"{name}@ofport={number}" for name, number in numbers.items()))
+        for name, number in numbers.items():
+            ports[number] = replace(ports[number], name=name)
+        self.connect()
+
+    def do_next_bundle(self, then: str) -> None:
+        """When the switch has carried it out, it flushes all, or does not say what became of it."""
+        switch, carry_out = self.switch, self.switch.carry_out
+
+        def carry_out_and(command: Command) -> list[Event]:
+            answers = carry_out(command)
+            if isinstance(command, Apply):
+                switch.carry_out = carry_out  # type: ignore[method-assign]
+                if then == "flush":
+                    self.do_flush()
+                else:
+                    switch.holds_answers = True
+            return answers
+
+        switch.carry_out = carry_out_and  # type: ignore[method-assign]
+
+    def do_learned(self, *known: str) -> None:
+        assert sorted(self.switch.learned) == sorted(self._places(known))
+
+    def do_seeded(self, *names: str) -> None:
+        """The VM ports of which learned flows were installed, in both tables."""
+        ports = [self.named(name) for name in names]
+        both = (int(Table.LOCATION), int(Table.LOCAL_SOURCE))
+        assert seeds(self) == [(table, ofport) for ofport in ports for table in both]
 
 
-def test_what_normal_knows_is_followed_while_a_bond_is_only_observed() -> None:
-    here = world(host(mode="observe"), forwarding=((10, MAC, 0),)).start()
-    here.switches["br0"].forwarding = ((11, MAC, 0),)
-    here.run_for(31)
-    here.write(host(mode="enforce"))
-    assert seeds(here) == [(int(Table.LOCATION), 11), (int(Table.LOCAL_SOURCE), 11)]
+FREE = "plain unattached vms=1 :fail_mode=standalone"
+AT_PLAIN = "attach br0 uplinks=eth1,eth2"
+NOT_INSTALLED = "refused …flows were not installed within 10 s, because the switch did not answer…"
+KEYS = 'threshold=60 connection-hash=multipath before={"fail_mode":"secure"}'
+KNOWN = {
+    "what a late flush took is installed again": f"""{FREE} | next-bundle flush | do {AT_PLAIN}
+        | sent Apply Apply Apply | installed""",
+    # What was sent may still be installed.
+    "an attach that is not confirmed is undone when the switch answers": f"""{FREE} | note-row
+        | next-bundle hold | ask {AT_PLAIN} | unanswered | column fail_mode secure
+        | run {ATTACH_TIMEOUT_S} | {NOT_INSTALLED} | row-as-noted | ask {AT_PLAIN}
+        | refused …; try again later | answer | released""",
+    **{
+        f"an attach that fails puts back the keys that were there: {team}": f"""{team} {KEYS} | note-row
+        | next-bundle hold | ask {attach} threshold=70 | unanswered | column attached True
+        | run {ATTACH_TIMEOUT_S} | {NOT_INSTALLED} | row-as-noted"""
+        for team, attach in ((FREE, AT_PLAIN), ("bond unattached", "attach br0"))
+    },
+    "a reading from before a bundle under way is not the detach's own": """bond | run 5 | hold | run 6
+        | ask move vnet0 eth2 | unanswered | ask detach br0 | unanswered | answer | run 1 | told …
+        | released""",
+    "what NORMAL knows is followed while a bond is observed": """bond mode=observe
+        | normal-knows vnet0/1 | run 31 | normal-knows vnet1/1 | run 31 | set mode=enforce
+        | seeded vnet1""",
+    "a switch that restarts, and numbers that change": """bond | know vnet0/1 vnet1/2 | run 31 | reboot
+        | learned vnet0/1 vnet1/2 | swap vnet0 vnet1 | learned vnet0/1 vnet1/2""",
+    # One that came just before was not read yet, and silent from then on, it would be lost.
+    "NORMAL has heard it last": """bond | know vnet0/1 vnet0/2 | run 31 | reboot eth1/1 vnet1/2 vnet1/3
+        | learned vnet0/1 vnet1/2 vnet1/3""",
+    "one that left": """bond | know vnet0/1 vnet1/2 | run 31 | know vnet1/2 | run 31 | reboot
+        | learned vnet1/2""",
+    "a port that was removed": """bond | know vnet3/1 | run 31 | del vnet3 | know | watch | add vnet3 13
+        | seeded""",
+}
 
 
-def restart_switch(here: World, *heard_by_normal: tuple[int, str, int]) -> None:
-    """It comes back with nothing installed, and NORMAL forwards until the service is connected again."""
-    switch = here.disconnect().switches["br0"]
-    flush(switch)
-    switch.learned, switch.forwarding = (), heard_by_normal
-    here.log.clear()
-    here.connect()
-
-
-def test_addresses_survive_a_restart_of_the_switch_and_follow_a_new_number() -> None:
-    here = world(host()).start()
-    switch = here.switches["br0"]
-    switch.learned = ((10, MAC, 0), (11, OTHER_MAC, 0))
-    restart_switch(here.run_for(31))
-    assert tuple(switch.learned) == ((10, MAC, 0), (11, OTHER_MAC, 0))
-
-    others = [p for p in here.rows["br0"].ports if p.name not in ("vnet0", "vnet1")]
-    here.disconnect().write(bridge(*others, port("vnet0", 11), port("vnet1", 10)))
-    for ofport, name in ((11, "vnet0"), (10, "vnet1")):
-        switch.ports[ofport] = replace(switch.ports[ofport], name=name)
-    here.connect()
-    assert sorted(switch.learned) == [(10, OTHER_MAC, 0), (11, MAC, 0)]
-
-
-def test_a_vm_is_where_normal_has_heard_it_last_while_the_switch_restarted() -> None:
-    """One that came just before was not read yet, and silent from then on, it would be lost."""
-    here = world(host()).start()
-    here.switches["br0"].learned = ((10, MAC, 0), (10, OTHER_MAC, 0))
-    restart_switch(here.run_for(31), (1, MAC, 0), (11, OTHER_MAC, 0), (11, THIRD_MAC, 0))
-    learned = sorted(here.switches["br0"].learned)
-    assert learned == [(10, MAC, 0), (11, OTHER_MAC, 0), (11, THIRD_MAC, 0)]
-
-
-def test_normal_forgets_what_its_bond_would_announce_when_a_member_fails() -> None:
-    here = world(without_us(host())).start()
-    done(here.ask("attach", "br0"))
-    assert len(here.commands(ForgetForwarding)) == 1
-    (read_s, installed_s, forgot_s) = (
-        next(at_s for at_s, c in here.log if isinstance(c, kind))
-        for kind in (ReadForwarding, Apply, ForgetForwarding)
-    )
-    assert read_s <= installed_s <= forgot_s, "not before it was read and replaced"
-    here.disconnect().connect().run_for(31)
-    assert len(here.commands(ForgetForwarding)) == 1
-
-
-def test_an_address_that_left_is_not_brought_back() -> None:
-    here = world(host()).start()
-    switch = here.switches["br0"]
-    switch.learned = ((10, MAC, 0), (11, OTHER_MAC, 0))
-    here.run_for(31)
-    switch.learned = ((11, OTHER_MAC, 0),)
-    restart_switch(here.run_for(31))
-    assert tuple(switch.learned) == ((11, OTHER_MAC, 0),)
-
-
-def test_addresses_of_a_port_that_was_removed_are_forgotten() -> None:
-    here = world(host()).start()
-    here.switches["br0"].learned = ((13, MAC, 0),)
-    here.run_for(31)
-    here.remove_port("vnet3")
-    here.switches["br0"].learned = ()
-    here.log.clear()
-    here.add_port(port("vnet3", 13))
-    assert seeds(here) == []
+@pytest.mark.parametrize("story", KNOWN)
+def test_known_addresses(story: str) -> None:
+    KnownStory(KNOWN[story]).tell()
 
 
 def renewed(here: World) -> list[tuple[float, int]]:
@@ -411,37 +366,6 @@ def test_nothing_is_renewed_where_many_are_or_the_link_is_down() -> None:
 
 
 # ---- what does not answer in time ------------------------------------------------------
-
-
-def test_an_attach_that_is_not_confirmed_is_undone_and_cleaned_up_when_the_switch_answers() -> None:
-    here = at_its_next_bundle(world(plain_uplinks("standalone")).start(), hold)
-    assert here.ask("attach", "br0", "uplinks=eth1,eth2") is None
-    assert here.rows["br0"].fail_mode == "secure"
-    here.run_for(ATTACH_TIMEOUT_S)
-    assert "flows were not installed within 10 s, because the switch did not answer" in refusal(
-        here.replies[1]
-    )
-    assert here.rows["br0"] == plain_uplinks("standalone")
-    assert "br0" in here.dialled, "what was sent may still be installed"
-    assert refusal(here.ask("attach", "br0", "uplinks=eth1,eth2")).endswith("; try again later")
-    here.answer_held()
-    assert here.switches["br0"].installed == EMPTY
-    assert here.engine.fleet.bridges == {} and here.dialled == set()
-
-
-@pytest.mark.parametrize(
-    "row", [plain_uplinks("standalone"), without_us(host())], ids=["plain", "bond"]
-)
-def test_an_attach_that_fails_puts_back_the_keys_that_were_there(row: BridgeRow) -> None:
-    keys = {"threshold": "60", "connection_hash": "multipath", "before": '{"fail_mode": "secure"}'}
-    row = with_ids(row, **keys)
-    here = at_its_next_bundle(world(row).start(), hold)
-    uplinks = ["uplinks=eth1,eth2"] if row.fail_mode else []
-    assert here.ask("attach", "br0", *uplinks, "threshold=70") is None
-    written = ours(policy="load-based", threshold="70", connection_hash="multipath")
-    assert here.rows["br0"].external_ids.items() >= written.items()
-    here.run_for(ATTACH_TIMEOUT_S)
-    assert "flows were not installed" in refusal(here.replies[1]) and here.rows["br0"] == row
 
 
 # ---- detach ----------------------------------------------------------------------------
@@ -490,18 +414,3 @@ def test_an_error_of_ours_in_a_job_concerns_its_bridge_only(
     answer = here.ask("set", "bridge", "br0", "window-s=20")
     assert answer and answer.refused and "ovs-lbt itself failed" in answer.text
     assert [failure.of for failure in here.failures] == ["bridge br0"]
-
-
-def test_a_reading_from_before_a_bundle_under_way_is_not_taken_for_the_detach_s_own() -> None:
-    here = world(host()).start()
-    here.run_for(5)
-    switch = here.switches["br0"]
-    switch.holds_answers = True
-    here.run_for(6)
-    assert here.commands(ReadInstalled), "a reading is under way"
-    here.ask("move", "vnet0", "eth1" if here.bindings()["vnet0"] == "eth2" else "eth2")
-    assert "br0" in here.outstanding, "and a bundle behind it"
-    assert here.ask("detach", "br0") is None
-    here.answer_held()
-    done(here.replies[2])
-    assert switch.installed == EMPTY

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from controller.api.engine_commands import Connect, Write
-from controller.api.events import ForeignFlow
 from controller.api.status import UPLINK_METRICS
 from controller.config.rows import InterfaceRow
 from controller.dataplane.drops import Drop
 from tests.unit.controller.engine.told import offer, shown
-from tests.unit.fake_switch import World, done, refusal, world
+from tests.unit.fake_switch import World, done, world
 from tests.unit.rows import (
     host,
     ours,
@@ -146,26 +144,6 @@ def test_a_capacity_that_nobody_knows_is_called_a_guess() -> None:
 
 
 # ---- not attached -----------------------------------------------------------------------
-
-
-def test_a_trial_writes_nothing_and_leaves_nothing() -> None:
-    here = world(without_us(host())).start()
-    before = here.rows["br0"]
-    assert done(here.ask("check", "br0")) == (
-        "note: br0: can be attached: load-based over eth1, eth2, 4 VM ports"
-    )
-    assert here.rows["br0"] == before and here.commands(Write) == [] and here.applied() == []
-    assert here.engine.fleet.bridges == {} and here.dialled == set()
-    assert len(here.commands(Connect)) == 1
-    assert done(here.ask("check")).startswith("no bridge is attached")
-    done(here.ask("attach", "br0"))
-
-
-def test_what_attach_would_refuse_is_found_in_its_words() -> None:
-    here = world(without_us(host())).start()
-    here.switches["br0"].foreign = (ForeignFlow(3, 9, 7, "in_port=7"),)
-    why = refusal(here.ask("attach", "br0"))
-    assert found(here, "br0")["unfit"] == f"cannot be attached: {why.removeprefix('bridge br0: ')}"
 
 
 @pytest.mark.parametrize("listens_at", ["192.0.2.9", "0.0.0.0", "192.0.2.8"])

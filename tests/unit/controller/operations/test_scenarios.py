@@ -7,7 +7,7 @@ import pytest
 from controller.operations import advice
 from controller.operations.detach import BUSY_TIMEOUT_S
 from controller.text.wording import STARTED
-from tests.unit.controller.story import tell
+from tests.unit.controller.story import ALL_ON_ETH1, tell
 
 SEVERAL = "refused VM db has 2 ports; use one of vnet0, vnet1"
 COMMANDS = {
@@ -115,64 +115,72 @@ VMS = {
         | add tap101i0 21 | explains tap101i0 uplink=eth2 | del tap101i0 | add fwln101o0 22
         | explains fwln101o0 uplink=eth2""",
 }
-ON_ETH1 = "vnet0.binding=eth1 vnet1.binding=eth1 vnet2.binding=eth1 vnet3.binding=eth1"
 # Such loads leave too much on eth1, from when they are known on.
 CROWDED = "loads 3e8 2e8 2e8 1.5e8"
 SOON = "loads 3e8 2.5e8 1e8 2e8 | run 12"
+FOUR_MOVES = f"{ALL_ON_ETH1} | loads 0 | run 10 | " + " | ".join(
+    f"do move vnet0 {uplink} | run 5" for uplink in ("eth2", "eth1", "eth2", "eth1")
+)
 EXPLANATIONS = {
-    "about to move": f"""bond {ON_ETH1} | {SOON} | explains vnet0 against=moves target=eth2
+    "about to move": f"""bond {ALL_ON_ETH1} | {SOON} | explains vnet0 against=moves target=eth2
         | says vnet0 now …eth2…19 s…11 s…30 s… | says vnet1 now …vnet0…eth1 -> eth2…
         | says vnet0 to-change …ovs-lbt plan br0, then ovs-lbt apply br0… | run 20
         | explains vnet0 uplink=eth2""",
-    "moved by load": f"""bond {ON_ETH1} | {SOON} | run 48
+    "moved by load": f"""bond {ALL_ON_ETH1} | {SOON} | run 48
         | explains vnet0 uplink=eth2 reason=threshold bound_at=1800000028.0 against=below-threshold
         | why moved …eth1…85%…30 s…75%… | says vnet0 where …eth2…08:00:28 UTC…32 s…
         | says vnet0 why-there …threshold…eth1 85% -> 55%…eth2 0% -> 30%…
         | says vnet0 carries …300.00…0.00…30 s…30% of eth2…1000 Mbit/s…
         | says vnet0 now …eth2…30.0%…75%…""",
-    "about to move in observe mode": f"""bond {ON_ETH1} mode=observe | {SOON}
+    "about to move in observe mode": f"""bond {ALL_ON_ETH1} mode=observe | {SOON}
         | says vnet0 where …would…eth1… | says vnet0 now …would…eth2…19 s…
         | says vnet0 to-change ovs-lbt set bridge br0 mode=enforce | run 48
         | says vnet0 why-there …threshold: …eth1… | says vnet0 where would be on eth2, since
         08:00:28 UTC… | do set bridge br0 mode=enforce | run 10
         | explains vnet0 uplink=eth2 bound_at=1800000060.0
         | says vnet0 where on eth2 since 08:01:00 UTC…10 s…""",
-    "no room, and too small": f"""bond {ON_ETH1} | loads 9e8 0.05e8 | run 40
+    "no room, and too small": f"""bond {ALL_ON_ETH1} | loads 9e8 0.05e8 | run 40
         | explains vnet0 against=no-room | says vnet0 now …eth1…90.5%…75%…eth2…90.0%…
         | explains vnet1 against=too-small | says vnet1 now …eth1…90.5%…75%…1%…""",
-    "below the threshold": f"""bond {ON_ETH1} | loads 1e8 | run 40
+    "below the threshold": f"""bond {ALL_ON_ETH1} | loads 1e8 | run 40
         | explains vnet0 against=below-threshold | says vnet0 now …eth1…10.0%…75%…""",
-    "how much room is missing": f"""bond {ON_ETH1} vnet3.pin=eth2 | loads 4e8 4e8 0 5e8 | run 40
+    "how much room is missing": f"""bond {ALL_ON_ETH1} vnet3.pin=eth2 | loads 4e8 4e8 0 5e8 | run 40
         | explains vnet0 against=no-room expected_ratio={{'eth2':0.9}}
         | says vnet0 to-change …eth2…15%…""",
-    "pinned": f"""bond {ON_ETH1} vnet0.pin=eth1 | {CROWDED} | run 40
+    "pinned": f"""bond {ALL_ON_ETH1} vnet0.pin=eth1 | {CROWDED} | run 40
         | explains vnet0 against=pinned | says vnet0 rules …eth1…
         | says vnet0 to-change …ovs-lbt unpin vnet0""",
-    "excluded": f"""bond {ON_ETH1} vnet0.exclude=true | {CROWDED} | run 40
+    "excluded": f"""bond {ALL_ON_ETH1} vnet0.exclude=true | {CROWDED} | run 40
         | explains vnet0 against=excluded | says vnet0 rules …exclude…
         | says vnet0 to-change …ovs-lbt set interface vnet0 exclude=false""",
-    "another policy of the port": f"""bond {ON_ETH1} vnet0.policy=explicit | {CROWDED} | run 40
+    "another policy of the port": f"""bond {ALL_ON_ETH1} vnet0.policy=explicit | {CROWDED} | run 40
         | explains vnet0 against=never-by-load | says vnet0 rules …load-based…
         | says vnet0 to-change …ovs-lbt move vnet0 UPLINK""",
-    "where it goes when its uplink fails": f"""bond uplinks=4 {ON_ETH1} | {CROWDED} | run 17
+    "where it goes when its uplink fails": f"""bond uplinks=4 {ALL_ON_ETH1} | {CROWDED} | run 17
         | do set interface eth2 role=standby | do set interface eth3 role=unused | down eth4 | run 1
         | says vnet0 if-it-fails …eth2…standby…eth4…link down… | down eth1 | run 1
         | explains vnet0 uplink=eth2""",
-    "away from home": f"""bond {ON_ETH1} | {CROWDED} | run 20 | down eth1 | run 1
+    "a budget that is spent": f"""bond policy=adaptive {FOUR_MOVES}
+        | explains vnet0 against=budget-spent rests_until=1800000190.0
+        | says vnet0 now …4 times in 180 s…cooldown… | metric move_budget_exhausted{{bridge="br0"}} 1.0
+        | do move vnet0 eth2 | run 200 | metric move_budget_exhausted{{bridge="br0"}} 0.0""",
+    "a policy without a budget": f"""bond {FOUR_MOVES} | explains vnet0 against=below-threshold
+        | metric move_budget_exhausted{{bridge="br0"}} 0.0""",
+    "away from home": f"""bond {ALL_ON_ETH1} | {CROWDED} | run 20 | down eth1 | run 1
         | explains vnet0 against=away-from-home home=eth1 uplink=eth2
         | says vnet0 why-there …failover: …eth1… | says vnet0 now …eth1…link down… | up eth1 | run 5
         | says vnet0 now …eth1…failback delay…40 s… | run 41
         | says vnet0 why-there …failback: …eth1…""",
-    "unknown loads": f"""bond {ON_ETH1} | {CROWDED} | run 2.5 | explains vnet0 against=loads-unknown
+    "unknown loads": f"""bond {ALL_ON_ETH1} | {CROWDED} | run 2.5 | explains vnet0 against=loads-unknown
         | run 17.5 | add vnet7 17 | run 4 | explains vnet7 against=load-unknown""",
-    "spread by a hash": f"""bond policy=dynamic {ON_ETH1} | loads 1e8 | run 40
+    "spread by a hash": f"""bond policy=dynamic {ALL_ON_ETH1} | loads 1e8 | run 40
         | explains vnet0 buckets={{'eth1':128,'eth2':128}}
         | says vnet0 carries …256 buckets…128 on eth1…128 on eth2…""",
-    "a bridge that is away": f"""bond {ON_ETH1} | {CROWDED} | run 17 | gone
+    "a bridge that is away": f"""bond {ALL_ON_ETH1} | {CROWDED} | run 17 | gone
         | explains vnet0 against=not-connected | says vnet0 carries unknown…""",
-    "without LACP": f"""lacp-fallback {ON_ETH1} eth1@lacp_current=False eth2@lacp_current=False
+    "without LACP": f"""lacp-fallback {ALL_ON_ETH1} eth1@lacp_current=False eth2@lacp_current=False
         | run 20 | explains vnet0 against=lacp-fallback policy=load-based""",
-    "without an uplink": f"""bond {ON_ETH1} bond0:trunks=(7,) vnet0:tag=5 | {CROWDED} | run 40
+    "without an uplink": f"""bond {ALL_ON_ETH1} bond0:trunks=(7,) vnet0:tag=5 | {CROWDED} | run 40
         | explains vnet0 against=no-uplink uplink=None | says vnet0 why-there …no uplink carries
         the VM port's VLANs…""",
     "by the name of its VM": """bond vms=3 vnet0!vm-id=web vnet1!vm-id=db vnet2!vm-id=db | run 20
@@ -263,6 +271,13 @@ FINDINGS = {
         | refused vnet0 is a port or a VLAN bridge of bridge br0, not a bridge; use br0…
         | ask check br0 threshold=60 | refused …is already attached; … | ask check br0 no-such=1
         | refused …is already attached; …""",
+    "a trial writes nothing and leaves nothing": """bond unattached | note-row | watch | ask check br0
+        | told note: br0: can be attached: load-based over eth1, eth2, 4 VM ports | row-as-noted
+        | unwritten | unchanged | let-go | sent Connect Connect | ask check
+        | told no bridge is attached… | do attach br0""",
+    "what attach would refuse": """bond unattached | foreign 3/9/in_port=7 | ask attach br0
+        | refused bridge br0: other programs have flows…tables 1-31… | check br0
+        | finding unfit cannot be attached: other programs have flows…tables 1-31…""",
     "keys that are invalid before attach": """bond unattached | ask check br0 threshold=9
         | refused …threshold…""",
 }
@@ -272,6 +287,18 @@ ATTACH = {
     "plain uplinks": f"""{STANDALONE} | note-row | do attach br0 uplinks=eth1,eth2 policy=explicit
         | column fail_mode secure | bound 1 | ask detach br0 | run 5 | told … | row-as-noted
         | released""",
+    # The second bundle is sent when flags are set.
+    "attach reads first and writes then": """bond unattached | ask attach br0
+        | told br0: load-based over eth1, eth2, 4 VM ports | column fail_mode None
+        | keys br0 policy=load-based connection-hash=auto team=bond0/eth1,eth2/
+        | sent Connect/ReadInstalled/Apply Connect ReadInstalled Apply Apply""",
+    "a port that is reserved for a mirror": """bond :mirrors=vnet3 | bound 121-
+        | shows br0 not_done=[]""",
+    "a service that starts on an installed pipeline does not ask NORMAL": """bond | restart
+        | sent ReadForwarding | run 3""",
+    "NORMAL forgets what its bond would announce when a member fails": """bond unattached
+        | do attach br0 | sent ReadForwarding/ForgetForwarding ReadForwarding ForgetForwarding | gone
+        | back | run 31 | sent ForgetForwarding ForgetForwarding""",
     "attach that the database refuses": """bond unattached | flagged vnet2 | note-row
         | refuse write read-only | ask attach br0 | refused database: read-only | run 60
         | flags vnet2 | row-as-noted | released""",
@@ -385,6 +412,49 @@ CONFIRMATIONS = {
             ),
         ]
     ),
+    **{
+        f"an attach that nobody confirms: {kind}": f"""{kind} unattached threshold=60 vm-9c5e-pin=eth1
+        | note-row | ask attach br0 {uplinks} threshold=70 --rollback-after 60
+        | told …br0…60 s…ovs-lbt confirm br0 | unconfirmed attach | run 60.5 | column attached True
+        | run 2 | row-as-noted | released | unconfirmed
+        | why reverted attach rolled back by the timer, not confirmed by 08:01:00 UTC | watch
+        | run 1000 | nothing"""
+        for kind, uplinks in (("bond", ""), ("plain", "uplinks=eth1,eth2"))
+    },
+    **{
+        f"a detach that nobody confirms{text}": f"""bond threshold=60 vm-9c5e-pin=eth1
+        eth1.capacity-mbps=1000 | run 1 | note-row | ask detach br0 {purge} --rollback-after 60
+        | told …br0…60 s…ovs-lbt confirm br0 | column attached False | empty | unconfirmed detach
+        | run 63 | row-as-noted | installed | bound 1212
+        | why reverted detach rolled back by the timer, not confirmed by 08:01:01 UTC"""
+        for text, purge in (("", ""), (" with --purge", "--purge"))
+    },
+    # An operator would look for who asked for them otherwise.
+    **{
+        f"moves of a rollback of {change}, {by}": f"""{team} | ask {change} --rollback-after 60 | run 5
+        | {then} | run 60 | why reverted {told} | why moved …{told}: NORMAL takes over on eth2
+        | reported info br0: vnet0: eth1 -> eth2 ({told}: NORMAL takes over on eth2)"""
+        for team, change in (
+            ("backup vms=2 unattached", "attach br0"),
+            ("backup vms=2 mode=observe", "set bridge br0 mode=enforce"),
+        )
+        for by, then, told in (
+            (
+                *("by the timer", "run 5"),
+                f"{change.split()[0]} rolled back by the timer, not confirmed by 08:01:00 UTC",
+            ),
+            (
+                *("by an operator", "ask rollback br0"),
+                f"{change.split()[0]} rolled back by an operator",
+            ),
+        )
+    },
+    "a rule of an interface that is gone": """bond | do set interface vnet0 pin=eth1 --rollback-after 60
+        | do confirm br0 | do set interface vnet0 pin=eth2 --rollback-after 60 | del vnet0 | run 63
+        | keys br0 policy=load-based team=bond0/eth1,eth2/""",
+    "a record that somebody spoiled stops nothing": """bond unconfirmed={ | run 100
+        | warned Bridge br0: …ovs-lbt-unconfirmed…; to remove it: ovs-vsctl remove bridge br0
+        external_ids ovs-lbt-unconfirmed | installed""",
     "times that are invalid": " | ".join(
         [
             "bond unattached",

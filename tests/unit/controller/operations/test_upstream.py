@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from controller.dataplane.tables import Register, Table
 from controller.operations import upstream
 from controller.operations.upstream import Counted, Port
+from tests.said import pattern
 
 MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 PORT = Port(mtu=1500, speed_bps=10_000_000_000, rx_packets=1000)
@@ -21,47 +23,58 @@ def team(teaming: str = "switch-independent", down: str = "") -> dict[str, Any]:
     return {"name": "br0", "attached": True, "teaming": teaming, "bond": False, "uplinks": uplinks}
 
 
-def sent(packets: int) -> Counted:
-    return Counted(Table.DESTINATION, packets, (MULTICAST,))
+def flows(counts: str) -> list[Counted]:
+    """Broadcasts that were `sent`, that came `back`, or `locked`, or that uplinks brought, as `1/20=90`."""
+    of = {"sent": Table.DESTINATION, "back": Table.PRESENT}
+    found = []
+    for what, packets in (word.split("=") for word in counts.split()):
+        if what in of:
+            found.append(Counted(of[what], int(packets), (MULTICAST,)))
+        elif what == "locked":
+            found.append(Counted(Table.DEPARTURE, int(packets), (f"{Register.LOCKED}=0x1",)))
+        else:
+            uplink, vlan = map(int, what.split("/"))
+            match = (f"{Register.UPLINK}={uplink:#x}", f"{Register.VLAN}={vlan:#x}")
+            found.append(Counted(Table.DELIVERY, int(packets), match))
+    return found
 
 
-def came_back(packets: int) -> Counted:
-    return Counted(Table.PRESENT, packets, (MULTICAST,))
-
-
-def brought(uplink: int, vlan: int, packets: int) -> Counted:
-    match = (f"{Register.UPLINK}={uplink:#x}", f"{Register.VLAN}={vlan:#x}")
-    return Counted(Table.DELIVERY, packets, match)
-
-
-def found(team: dict[str, Any], *flows: Counted, **ports: Port) -> list[tuple[str, str]]:
+def found(team: dict[str, Any], counts: str = "", **ports: Port) -> list[tuple[str, str]]:
     given = {"eth1": PORT, "eth2": PORT, **ports}
-    return [(one.check, one.text) for one in upstream.findings(team, given, flows)]
+    return [(one.check, one.text) for one in upstream.findings(team, given, flows(counts))]
 
 
-def test_separate_ports_of_one_network_are_well() -> None:
-    assert found(team(), sent(500), came_back(400), brought(1, 20, 90), brought(2, 20, 90)) == []
+SEPARATE, STATIC, ONE_UP = team(), team("static"), team(down="eth2")
+NO_VLAN = (
+    "VLAN 20 broadcasts arrive on eth1, but never on eth2; configure the VLAN on the switch port"
+)
+# The counts of flows, and what is found.
+COUNTS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "one network": (SEPARATE, "sent=500 back=400 1/20=90 2/20=90", ""),
+    "a static LAG": (STATIC, "sent=500 back=3 1/20=90 2/20=0", ""),
+    "a LAG of LACP": (team("lacp"), "sent=500 back=3 1/20=90 2/20=0", ""),
+    "frames come back on a LAG": (
+        *(STATIC, "sent=500 locked=400"),
+        "no-lag: LAG: 400 broadcasts from local VMs returned…",
+    ),
+    "nothing comes back": (SEPARATE, "sent=500 back=0", "not-one-network: …"),
+    "too few to tell": (SEPARATE, "sent=9 back=0", ""),
+    "nothing to come back by": (ONE_UP, "sent=500 back=0", ""),
+    "every frame twice on a LAG": (STATIC, "1/20=300 2/20=299", "no-lag: …"),
+    "every frame twice with LACP": (team("lacp"), "1/20=300 2/20=299", ""),
+    "some frames twice on a LAG": (STATIC, "1/20=300 2/20=200", ""),
+    "a VLAN by one uplink": (
+        *(SEPARATE, "1/20=90 2/20=0 2/10=50 1/10=7"),
+        f"vlan: {NO_VLAN} of every uplink",
+    ),
+    "a VLAN by the one that is up": (ONE_UP, "1/20=90 2/20=0", ""),
+}
 
 
-@pytest.mark.parametrize("teaming", ["static", "lacp"])
-def test_a_lag_is_well(teaming: str) -> None:
-    flows = (sent(500), came_back(3), brought(1, 20, 90), brought(2, 20, 0))
-    assert found(team(teaming), *flows) == []
-
-
-def test_a_lag_on_which_frames_come_back_is_none() -> None:
-    locked = Counted(Table.DEPARTURE, 400, (f"{Register.LOCKED}=0x1",))
-    ((check, text),) = found(team("static"), sent(500), locked)
-    assert check == "no-lag" and text.startswith("LAG: 400 broadcasts from local VMs returned")
-
-
-def test_uplinks_by_which_nothing_comes_back_are_not_of_one_network() -> None:
-    ((check, _),) = found(team(), sent(500), came_back(0))
-    assert check == "not-one-network"
-    assert found(team(), sent(9), came_back(0)) == [], "too few to tell"
-    assert found(team(down="eth2"), sent(500), came_back(0)) == [], (
-        "there is nothing to come back by"
-    )
+@pytest.mark.parametrize(("team", "counts", "expected"), COUNTS.values(), ids=COUNTS)
+def test_counts(team: dict[str, Any], counts: str, expected: str) -> None:
+    told = "; ".join(": ".join(one) for one in found(team, counts))
+    assert re.fullmatch(pattern(expected), told), told
 
 
 @pytest.mark.parametrize(
@@ -71,29 +84,10 @@ def test_uplinks_by_which_nothing_comes_back_are_not_of_one_network() -> None:
 def test_isolated_ports_are_not_taken_for_a_lag(
     by_1: int, by_2: int, severity: str, proposed: str
 ) -> None:
-    flows = (sent(500), brought(1, 20, by_1), brought(2, 20, by_2))
-    (one,) = upstream.findings(team(), {"eth1": PORT, "eth2": PORT}, flows)
+    counted = flows(f"sent=500 1/20={by_1} 2/20={by_2}")
+    (one,) = upstream.findings(team(), {"eth1": PORT, "eth2": PORT}, counted)
     assert (one.severity, one.check) == (severity, "not-one-network")
     assert ("teaming=static" in one.text, proposed in one.text) == (bool(proposed), True)
-
-
-@pytest.mark.parametrize(("teaming", "finds"), [("static", ["no-lag"]), ("lacp", [])])
-def test_a_lag_by_which_every_frame_comes_twice_is_none(teaming: str, finds: list[str]) -> None:
-    flows = (brought(1, 20, 300), brought(2, 20, 299))
-    assert [check for check, _ in found(team(teaming), *flows)] == finds
-    assert found(team(teaming), brought(1, 20, 300), brought(2, 20, 200)) == []
-
-
-def test_a_vlan_that_comes_by_one_uplink_only() -> None:
-    ((check, text),) = found(
-        team(), brought(1, 20, 90), brought(2, 20, 0), brought(2, 10, 50), brought(1, 10, 7)
-    )
-    assert check == "vlan"
-    assert (
-        text
-        == "VLAN 20 broadcasts arrive on eth1, but never on eth2; configure the VLAN on the switch port of every uplink"
-    )
-    assert found(team(down="eth2"), brought(1, 20, 90), brought(2, 20, 0)) == []
 
 
 def test_an_uplink_that_never_receives() -> None:
