@@ -7,11 +7,14 @@ from dataclasses import replace
 import pytest
 
 from controller.api.engine_commands import Write
+from controller.api.events import PortChanged, PortState
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, PortRow
 from controller.config.values import BridgeConfig
 from policies.model import MAX_UPLINKS
+from tests.goldens.adapter import changed
 from tests.said import says
+from tests.unit.controller.story import Story
 from tests.unit.fake_switch import done, refusal, world
 from tests.unit.rows import bond, bridge, host, interface, ours, port, with_ids, with_interface
 
@@ -39,30 +42,128 @@ def told(config: BridgeConfig) -> list[str]:
     return [str(error) for error in config.errors]
 
 
-# ---- on a bond --------------------------------------------------------------------------
+class MembershipStory(Story):
+    """With steps about what ports are taken for."""
 
-OF_THE_BOND = "not the members of bond0; name all members and no others: eth1, eth2"
+    def do_port(self, name: str, number: str, *words: str) -> None:
+        """A port comes, with these keys and columns."""
+        row, state = self.rows["br0"], PortState(int(number), name, True, 1e9)
+        ports = tuple(sorted((*row.ports, port(name, int(number))), key=lambda p: p.name))
+        self.switch.ports[state.ofport] = state
+        self.say(PortChanged("br0", state))
+        self.write(changed(replace(row, ports=ports), words))
+
+    def do_second_bond(self, name: str) -> None:
+        """A bond of eth3 and eth4 comes."""
+        members, row = (interface("eth3", 3), interface("eth4", 4)), self.rows["br0"]
+        ports = tuple(sorted((*row.ports, PortRow(name, members)), key=lambda p: p.name))
+        self.write(replace(row, ports=ports))
+
+    def do_team(self, *names: str) -> None:
+        assert teamed(self.bridge.config) == [*names]
+
+    def do_vms(self, *names: str) -> None:
+        assert vm_ports(self.bridge.config) == [*names]
+
+    def do_missing(self, *names: str) -> None:
+        assert self.bridge.config.missing == names
+
+    def do_on_bond(self, on_bond: str) -> None:
+        assert self.bridge.config.on_bond is (on_bond == "yes")
 
 
-@pytest.mark.parametrize("named", ["eth1,vnet0", "eth1,eth2,vnet0", "vnet0,vnet1"])
-def test_uplinks_on_a_bond_are_its_members(named: str) -> None:
-    """Asked for by a command, or written straight to the database; also at a start."""
-    here = world(host()).start()
-    error = f"Bridge br0 ovs-lbt-uplinks: {named} are {OF_THE_BOND}"
-    assert refusal(here.ask("set", "bridge", "br0", f"uplinks={named}")) == error
-    free = world(unattached(host())).start()
-    assert refusal(free.ask("attach", "br0", f"uplinks={named}")) == error
-    assert free.rows["br0"].external_ids == {}
-    done(here.ask("set", "bridge", "br0", "uplinks=eth2,eth1"))
-    before = here.bindings()
-    here.write(with_ids(here.rows["br0"], uplinks=named))
-    in_force = here.engine.fleet.bridges["br0"].config
-    assert teamed(in_force) == ["eth2", "eth1"], "the last good order"
-    assert here.bindings() == before and set(before.values()) == {"eth1", "eth2"}
-    assert told(in_force) == [error]
-    started = read_bridge(here.rows["br0"])
-    assert sorted(teamed(started)) == ["eth1", "eth2"]
-    assert vm_ports(started) == ["vnet0", "vnet1", "vnet2", "vnet3"]
+def also_after_restart(change: str, found: str) -> str:
+    """What a service that was running has is what one has that starts."""
+    return f"{change} | {found} | restart | {found}"
+
+
+NOT_MEMBERS = "are not the members of bond0; name all members and no others: eth1, eth2"
+LEFT_OUT = """Bridge br0 ovs-lbt-uplinks: eth3, an uplink until now, is missing from the uplinks; add eth3
+    and set role=unused; or remove it: ovs-vsctl del-port br0 eth3"""
+INTO_BOND = "add-bond-iface bond0"
+STORIES = {
+    # Asked for by a command, or written straight to the database; also at a start.
+    **{
+        f"uplinks on a bond are its members, not {named}": f"""bond | ask set bridge br0 uplinks={named}
+        | refused Bridge br0 ovs-lbt-uplinks: {named} {NOT_MEMBERS}
+        | do set bridge br0 uplinks=eth2,eth1 | set uplinks={named} | team eth2 eth1 | bound 1212
+        | errors Bridge br0 ovs-lbt-uplinks: {named} {NOT_MEMBERS} | restart | team eth2 eth1
+        | vms vnet0 vnet1 vnet2 vnet3"""
+        for named in ("eth1,vnet0", "eth1,eth2,vnet0", "vnet0,vnet1")
+    },
+    "attach to a bond with other uplinks": f"""bond unattached | ask attach br0 uplinks=eth1,vnet0
+        | refused Bridge br0 ovs-lbt-uplinks: eth1,vnet0 {NOT_MEMBERS} | column external_ids {{}}""",
+    "members of a second bond": also_after_restart(
+        "bond vms=1 | second-bond bond1",
+        """team eth1 eth2 | vms vnet0 | on-bond yes | missing eth3 eth4
+        | errors …bond1 (eth3, eth4) is a bond in addition…ovs-vsctl del-port br0 bond1…""",
+    ),
+    # They may lead to two networks. A bridge that was attached so before keeps them.
+    "uplinks of two bonds": """bond vms=1 unattached | second-bond bond1 | ask attach br0
+        | refused …2 bonds (bond0, bond1); keep one… | ask attach br0 uplinks=eth1,eth2,eth3,eth4
+        | refused …bond members: eth1, eth2, eth3, eth4; name the members of one bond…
+        | ask attach br0 uplinks=eth1,eth2 | refused …bond1 (eth3, eth4)…
+        | set policy=load-based uplinks=eth1,eth2,eth3,eth4 | team eth1 eth2 eth3 eth4""",
+    **{
+        f"a bond with one member left: {kind}": also_after_restart(
+            f"{kind} vms=1 | leave eth2",
+            f"""team eth1 | vms vnet0 | on-bond yes | shows br0 teaming={teaming}
+            | errors …bond bond0 has only one member…ovs-vsctl --if-exists del-port eth2 -- {INTO_BOND}
+            eth2…""",
+        )
+        + f""" | port eth2 2 | vms vnet0 | missing eth2
+        | errors …ovs-vsctl del-port br0 eth2 -- {INTO_BOND} eth2… | set uplinks=eth1,eth2
+        | team eth1 eth2 | on-bond no | errors"""
+        for kind, teaming in (("bond", "switch-independent"), ("lacp", "lacp"))
+    },
+    "a bond of one member from the start": f"""bond uplinks=1 vms=1 | team eth1 | vms vnet0 | on-bond yes
+        | errors …has only one member…ovs-vsctl {INTO_BOND} NAME…""",
+    "a bond that is added does not take the place of plain uplinks": also_after_restart(
+        "plain vms=1 | second-bond bond0",
+        "team eth1 eth2 | vms vnet0 | on-bond no | missing eth3 eth4",
+    ),
+    "a name that never was an uplink is no other port's old name": also_after_restart(
+        "plain vms=1 | port veth5 11 | set uplinks=eth1,eth2,eth9",
+        "team eth1 eth2 | missing | vms veth5 vnet0",
+    ),
+    "a pin to an uplink that is gone is in nobody's way": """plain vms=2 vnet0.pin=eth2 vnet1.pin=eth2
+        | del eth2 | port ens2 9 | ask unpin vnet0 | told …no longer pinned to eth2… | ask unpin vnet0
+        | told …had no pin… | do set bridge br0 uplinks=eth1,ens2 | team eth1 ens2
+        | errors …Interface vnet1 ovs-lbt-pin: eth2 is invalid; expected one of ens2, eth1…""",
+    # NORMAL would join it with the bond.
+    "a card on a bond that is no member": also_after_restart(
+        "bond vms=1 | port eth3 3 eth3@driver=ixgbe",
+        f"vms vnet0 | missing eth3 | errors …ovs-vsctl del-port br0 eth3 -- {INTO_BOND} eth3…",
+    ),
+    **{
+        f"a stored team that is none is written anew: {text}": f"""bond vms=1 team={text} | errors
+        | keys br0 policy=load-based team=bond0/eth1,eth2/"""
+        for text in ("x", "//", "bond0", "bond0/eth7,eth9/eth2/", "/eth1,eth2/eth9/")
+    },
+    "the team is written when it changes": """bond vms=1 | run 5
+        | keys br0 policy=load-based team=bond0/eth1,eth2/ | watch | run 60 | unwritten
+        | set uplinks=eth2,eth1 | run 1
+        | keys br0 policy=load-based uplinks=eth2,eth1 team=bond0/eth2,eth1/ | do detach br0 | keys br0""",
+    "what comes to seem a VM's later stays an uplink": """plain vms=0
+        | port p3 3 uplinks=eth1,eth2,p3 | errors | set p3@driver=tun | team eth1 eth2 p3 | errors …p3…""",
+    # The network would be joined to itself.
+    "an uplink does not become a VM port by leaving the list": f"""plain uplinks=3 vms=1
+        | ask set bridge br0 uplinks=eth1,eth2 | refused {LEFT_OUT} | set uplinks=eth1,eth2 | run 1
+        | team eth1 eth2 eth3 | vms vnet0 | errors {LEFT_OUT} | del eth3 | run 1 | team eth1 eth2
+        | errors""",
+    "an uplink that an operator says is a VM port": """plain uplinks=3 vms=0
+        | set uplinks=eth1,eth2 eth3.unit=port | team eth1 eth2 | vms eth3 | errors""",
+    "a list that is taken away": """plain vms=1 | set uplinks= | team eth1 eth2 | vms vnet0
+        | errors Bridge br0 ovs-lbt-uplinks: no uplinks…two or more interface names…""",
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_membership(story: str) -> None:
+    MembershipStory(STORIES[story]).tell()
+
+
+# ---- read without a service ------------------------------------------------------------------
 
 
 def test_a_member_that_a_list_does_not_name_yet_is_an_uplink_and_never_a_vm_port() -> None:
@@ -71,33 +172,6 @@ def test_a_member_that_a_list_does_not_name_yet_is_an_uplink_and_never_a_vm_port
     assert teamed(config) == ["eth1", "eth2", "eth3"], "the last good value"
     assert teamed(read_bridge(with_ids(row, uplinks="eth2,eth1"))) == ["eth2", "eth1", "eth3"]
 
-
-def test_members_of_a_second_bond_are_no_vm_ports() -> None:
-    storage = PortRow("bond1", (interface("eth3", 3), interface("eth4", 4)))
-    row = bridge(bond(interface("eth1", 1), interface("eth2", 2)), storage, port("vnet0", 10))
-    for config in (read_bridge(with_ids(row, uplinks="eth1,eth2")), after_restart(row, ON_BOND)):
-        assert (teamed(config), vm_ports(config)) == (["eth1", "eth2"], ["vnet0"])
-        assert (config.on_bond, config.missing) == (True, ("eth3", "eth4"))
-        (line,) = told(config)
-        assert says(
-            line, "bond1 (eth3, eth4) is a bond in addition", "ovs-vsctl del-port br0 bond1"
-        )
-
-
-def test_uplinks_of_two_bonds_are_refused() -> None:
-    """They may lead to two networks. A bridge that was attached so before keeps them."""
-    ports = [bond(interface("eth1", 1), interface("eth2", 2)), port("vnet0", 10)]
-    ports.append(PortRow("bond1", (interface("eth3", 3), interface("eth4", 4))))
-    here, named = world(bridge(*ports, ids={})).start(), "eth1,eth2,eth3,eth4"
-    assert says(refusal(here.ask("attach", "br0")), "2 bonds (bond0, bond1); keep one")
-    told = refusal(here.ask("attach", "br0", f"uplinks={named}"))
-    assert says(told, "bond members: eth1, eth2, eth3, eth4; name the members of one bond")
-    assert says(refusal(here.ask("attach", "br0", "uplinks=eth1,eth2")), "bond1 (eth3, eth4)")
-    config = read_bridge(bridge(*ports, ids=ours(policy="load-based", uplinks=named)))
-    assert teamed(config) == named.split(",")
-
-
-# ---- the last valid team ----------------------------------------------------------------
 
 ON_BOND = bridge(bond(interface("eth1", 1), interface("eth2", 2)), port("vnet0", 10))
 
@@ -112,42 +186,6 @@ def after_restart(row: BridgeRow, before: BridgeRow) -> BridgeConfig:
         for name in ("uplinks", "missing", "team", "errors", "on_bond"):
             assert getattr(config, name) == getattr(running, name), name
     return started
-
-
-@pytest.mark.parametrize("lacp", [None, "active"])
-def test_a_bond_with_one_member_left_stays_the_bond(lacp: str | None) -> None:
-    left = replace(bond(interface("eth1", 1)), lacp=lacp)
-    before = replace(ON_BOND, ports=(replace(ON_BOND.ports[0], lacp=lacp), ON_BOND.ports[1]))
-    config = after_restart(bridge(left, port("vnet0", 10)), before)
-    assert (teamed(config), vm_ports(config), config.on_bond) == (["eth1"], ["vnet0"], True)
-    assert config.teaming == ("lacp" if lacp else "switch-independent")
-    (line,) = told(config)
-    assert says(
-        line,
-        "bond bond0 has only one member",
-        "ovs-vsctl --if-exists del-port eth2 -- add-bond-iface bond0 eth2",
-    )
-    apart = after_restart(bridge(left, port("eth2", 2), port("vnet0", 10)), before)
-    assert (vm_ports(apart), apart.missing) == (["vnet0"], ("eth2",))
-    assert "ovs-vsctl del-port br0 eth2 -- add-bond-iface bond0 eth2" in told(apart)[0]
-    named = read_bridge(
-        with_ids(bridge(left, port("eth2", 2), port("vnet0", 10)), uplinks="eth1,eth2"),
-        read_bridge(before),
-    )
-    assert (teamed(named), named.on_bond, told(named)) == (["eth1", "eth2"], False, [])
-
-
-def test_one_that_was_left_before_the_service_knew_the_team_is_no_vm_port() -> None:
-    config = read_bridge(bridge(bond(interface("eth1", 1)), port("vnet0", 10)))
-    assert (teamed(config), vm_ports(config), config.on_bond) == (["eth1"], ["vnet0"], True)
-    assert says(told(config)[0], "has only one member", "ovs-vsctl add-bond-iface bond0 NAME")
-
-
-def test_a_bond_that_is_added_does_not_take_the_place_of_plain_uplinks() -> None:
-    added = PortRow("bond0", (interface("eth3", 3), interface("eth4", 4)))
-    config = after_restart(plain(added, port("vnet0", 10)), plain(port("vnet0", 10)))
-    assert (teamed(config), vm_ports(config)) == (["eth1", "eth2"], ["vnet0"])
-    assert (config.on_bond, config.missing) == (False, ("eth3", "eth4"))
 
 
 def test_uplinks_that_become_a_bond_are_one() -> None:
@@ -188,58 +226,6 @@ def test_what_comes_while_an_uplink_is_gone_is_no_vm_port_until_somebody_says_so
     ids = ours(policy="load-based", uplinks="eth1,ens2")
     named = read_bridge(bridge(port("eth1", 1), new, *vms, ids=ids, fail_mode="secure"), config)
     assert (teamed(named), told(named)) == (["eth1", "ens2"], [])
-
-
-def test_a_name_that_never_was_an_uplink_is_no_other_ports_old_name() -> None:
-    row = with_ids(plain(port("vnet0", 10), port("veth5", 11)), uplinks="eth1,eth2,eth9")
-    for config in (read_bridge(row), after_restart(row, plain(port("vnet0", 10)))):
-        assert (teamed(config), config.missing) == (["eth1", "eth2"], ())
-        assert vm_ports(config) == ["veth5", "vnet0"]
-
-
-def test_a_pin_to_an_uplink_that_is_gone_is_in_nobodys_way() -> None:
-    """It was a bad value before. `unpin` says what it has removed."""
-    ids = ours(policy="load-based", uplinks="eth1,eth2")
-    vms = (port("vnet0", 10, ours(pin="eth2")), port("vnet1", 11, ours(pin="eth2")))
-    gone = bridge(port("eth1", 1), port("ens2", 9), *vms, ids=ids, fail_mode="secure")
-    here = world(gone).start()
-    assert says(done(here.ask("unpin", "vnet0")), "no longer pinned to eth2")
-    assert says(done(here.ask("unpin", "vnet0")), "had no pin")
-    done(here.ask("set", "bridge", "br0", "uplinks=eth1,ens2"))
-    config = here.engine.fleet.bridges["br0"].config
-    assert teamed(config) == ["eth1", "ens2"]
-    (line,) = told(config)
-    assert says(line, "Interface vnet1 ovs-lbt-pin: eth2 is invalid; expected one of ens2, eth1")
-
-
-def test_a_card_on_a_bond_that_is_no_member_is_no_vm_port() -> None:
-    """NORMAL would join it with the bond."""
-    row = bridge(*ON_BOND.ports, port("eth3", 3, driver="ixgbe"))
-    config = after_restart(row, ON_BOND)
-    assert (vm_ports(config), config.missing) == (["vnet0"], ("eth3",))
-    assert "ovs-vsctl del-port br0 eth3 -- add-bond-iface bond0 eth3" in told(config)[0]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "x", "//", "bond0", "bond0/eth7,eth9/eth2/", "/eth1,eth2/eth9/"]
-)
-def test_a_stored_team_that_is_none_is_reported_and_written_anew(text: str) -> None:
-    here = world(with_ids(ON_BOND, team=text)).start()
-    assert here.rows["br0"].external_ids["ovs-lbt-team"] == "bond0/eth1,eth2/"
-    assert told(here.engine.fleet.bridges["br0"].config) == []
-
-
-def test_the_team_is_written_when_it_changes_and_removed_with_the_rest() -> None:
-    here = world(ON_BOND).start().run_for(5)
-    writes = [write for write in here.commands(Write) if isinstance(write, Write)]
-    written = [s.value for write in writes for s in write.settings if s.key == "ovs-lbt-team"]
-    assert {*written} == {"bond0/eth1,eth2/"}
-    writes_after = len(here.run_for(60).commands(Write))
-    assert writes_after == len(writes), "nothing changes"
-    here.write(with_ids(here.rows["br0"], uplinks="eth2,eth1")).run_for(1)
-    assert here.rows["br0"].external_ids["ovs-lbt-team"] == "bond0/eth2,eth1/"
-    done(here.ask("detach", "br0"))
-    assert here.rows["br0"].external_ids == {}
 
 
 # ---- plain uplinks ----------------------------------------------------------------------
@@ -310,44 +296,6 @@ def test_what_operators_have_as_uplinks_is_taken(case: str) -> None:
     assert (teamed(read_bridge(row)), told(read_bridge(row))) == (["eth1", "eth2", made.name], [])
     here = world(unattached(row)).start()
     done(here.ask("attach", "br0", f"uplinks=eth1,eth2,{made.name}"))
-
-
-def test_what_comes_to_seem_a_vms_later_stays_an_uplink_while_the_service_runs() -> None:
-    row = plain(port("p3", 3), uplinks="eth1,eth2,p3")
-    later = plain(port("p3", 3, driver="tun"), uplinks="eth1,eth2,p3")
-    config = read_bridge(later, read_bridge(row))
-    assert teamed(config) == ["eth1", "eth2", "p3"] and len(config.errors) == 1
-
-
-LEFT_OUT = "add eth3 and set role=unused; or remove it: ovs-vsctl del-port br0 eth3"
-
-
-def test_an_uplink_does_not_become_a_vm_port_by_leaving_the_list() -> None:
-    """The network would be joined to itself."""
-    here = world(plain(port("eth3", 3), port("vnet0", 10), uplinks="eth1,eth2,eth3")).start()
-    error = f"Bridge br0 ovs-lbt-uplinks: eth3, an uplink until now, is missing from the uplinks; {LEFT_OUT}"
-    assert refusal(here.ask("set", "bridge", "br0", "uplinks=eth1,eth2")) == error
-    here.write(with_ids(here.rows["br0"], uplinks="eth1,eth2")).run_for(1)
-    config = here.engine.fleet.bridges["br0"].config
-    assert (teamed(config), vm_ports(config)) == (["eth1", "eth2", "eth3"], ["vnet0"])
-    assert told(config) == [error]
-    here.remove_port("eth3").run_for(1)
-    config = here.engine.fleet.bridges["br0"].config
-    assert (teamed(config), told(config)) == (["eth1", "eth2"], [])
-
-
-def test_an_uplink_that_an_operator_says_is_a_vm_port_becomes_one() -> None:
-    row = plain(port("eth3", 3, ours(unit="port")), uplinks="eth1,eth2")
-    config = read_bridge(row, read_bridge(plain(port("eth3", 3), uplinks="eth1,eth2,eth3")))
-    assert (teamed(config), vm_ports(config), told(config)) == (["eth1", "eth2"], ["eth3"], [])
-
-
-def test_a_list_that_is_taken_away_leaves_the_team_as_it_is() -> None:
-    row = plain(port("vnet0", 10))
-    config = read_bridge(bridge(*row.ports), read_bridge(row))
-    assert (teamed(config), vm_ports(config)) == (["eth1", "eth2"], ["vnet0"])
-    (error,) = told(config)
-    assert says(error, "Bridge br0 ovs-lbt-uplinks: no uplinks", "two or more interface names")
 
 
 FORGOTTEN = {

@@ -4,99 +4,66 @@ from __future__ import annotations
 
 import pytest
 
-from controller.api.engine_commands import (
-    Apply,
-    Command,
-    ReadLearned,
-    Report,
-    SendFrame,
-    SetPortFlags,
-)
+from controller.api.engine_commands import Apply, SetPortFlags
 from controller.api.events import PortRemoved, PortState
 from controller.bridge.installation import AUDIT_INTERVAL_S
 from controller.dataplane import flooding
 from controller.dataplane.flooding import held, is_held
-from controller.dataplane.specs import EMPTY, GroupSpec
+from controller.dataplane.specs import GroupSpec
 from controller.dataplane.tables import Table, delivery_group_id
 from controller.features.no_flood import CLEARED_FOR_S
+from tests.unit.controller.story import Story
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import bridge, host, port
 
-MAC = "52:54:00:00:00:01"
 VMS = {10, 11}
 
 
-def on_a_bond() -> World:
-    return world(host("originating-port", vms=("vnet0", "vnet1")))
+class NoFloodStory(Story):
+    def do_floods(self, floods: str) -> None:
+        """Whether NORMAL is given what uplinks flood."""
+        assert (flooding.no_flood(self.switch.installed) is not None) is (floods == "yes")
+
+    def do_cleared(self, *names: str) -> None:
+        """The VM ports whose flag another program has cleared lately."""
+        assert self.bridge.no_flood.cleared(self.now_s) == [*names]
+
+
+TEAM = "policy=originating-port vms=2"
+BOND = f"bond {TEAM}"
+BETWEEN = "sent Apply/SetPortFlags Apply SetPortFlags Apply"
+STORIES = {
+    "set between two bundles, and never while NORMAL floods": f"""{BOND} | {BETWEEN} | flags vnet0 vnet1
+        | floods yes""",
+    "a service that restarts makes sure and changes nothing": f"""{BOND} | restart
+        | sent Apply/SetPortFlags SetPortFlags | run 100 | unchanged""",
+    "a flag that another program clears": f"""{BOND} | run 1 | watch | flagged vnet0
+        | run {AUDIT_INTERVAL_S} | flags vnet0 vnet1 | unchanged | warned …no-flood on vnet1…
+        | cleared vnet1 | run {CLEARED_FOR_S + 1} | cleared""",
+    "a VM port that NORMAL has carried is announced before its address is forgotten": f"""{BOND} | watch
+        | from-normal 12 52:54:00:00:00:01 | add vnet2 12 | run 0.1 | announced vnet2
+        | sent Apply/SetPortFlags/ReadLearned/SendFrame Apply Apply SetPortFlags ReadLearned SendFrame
+        Apply | flags vnet0 vnet1 vnet2""",
+    "given back to NORMAL before the pipeline goes": f"""{BOND} | watch | do detach br0 | {BETWEEN}
+        | flags | empty""",
+    "a switch that refuses": """bond unattached vms=2 | refuse flags no | watch | do attach br0 | run 20
+        | floods no | sent SetPortFlags SetPortFlags SetPortFlags | do detach br0 | empty | keys br0""",
+    "plain uplinks": f"plain {TEAM} | del vnet0 | run 100 | sent SetPortFlags",
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_no_flood(story: str) -> None:
+    NoFloodStory(STORIES[story]).tell()
 
 
 def attached() -> World:
-    return on_a_bond().start()
+    return world(host("originating-port", vms=("vnet0", "vnet1"))).start()
 
 
 def flooded(here: World) -> bool:
     """Whether NORMAL is given what uplinks flood."""
     return flooding.no_flood(here.switch.installed) is not None
-
-
-def flags_and_bundles(here: World) -> list[Command]:
-    return here.commands(SetPortFlags) + here.commands(Apply)
-
-
-def test_flags_are_set_between_two_bundles_and_never_while_normal_floods() -> None:
-    here = attached()
-    order = [type(c) for _, c in here.log if isinstance(c, Apply | SetPortFlags)]
-    assert order == [Apply, SetPortFlags, Apply]
-    assert here.switch.no_flood == VMS
-    assert flooded(here)
-
-
-def test_a_restarted_service_makes_sure_and_changes_nothing() -> None:
-    here = attached().restart_service()
-    assert [type(c) for c in flags_and_bundles(here)] == [SetPortFlags]
-    here.run_for(100)
-    assert {type(c) for c in flags_and_bundles(here)} == {SetPortFlags}
-
-
-@pytest.mark.parametrize("table", [Table.DELIVERY, Table.UPLINK_OUT])
-def test_a_restarted_service_restores_only_the_flows_that_are_missing(table: Table) -> None:
-    here = attached()
-    missing = [key for key in here.switch.flows if key[0] == table]
-    for key in missing:
-        del here.switch.flows[key]
-    here.restart_service()
-    (bundle,) = here.commands(Apply)
-    assert isinstance(bundle, Apply) and flooded(here)
-    added, deleted = bundle.changes.add_flows, bundle.changes.delete_flows
-    assert {flow.key for flow in added} == {*missing} and not deleted
-
-
-def test_a_flag_that_another_program_clears_is_set_again_and_reported() -> None:
-    here = attached().run_for(1)
-    here.log.clear()
-    here.switch.no_flood.remove(11)
-    here.run_for(AUDIT_INTERVAL_S)
-    assert here.switch.no_flood == VMS
-    assert not here.commands(Apply), "the pipeline stays"
-    told = [str(report) for report in here.commands(Report) if "warning" in str(report)]
-    assert len(told) == 1 and "no-flood on vnet1" in told[0]
-    no_flood = here.bridge.no_flood
-    assert no_flood.cleared(here.now_s) == ["vnet1"]
-    here.run_for(CLEARED_FOR_S + 1)
-    assert no_flood.cleared(here.now_s) == []
-
-
-def test_a_vm_port_that_normal_has_carried_is_announced_before_its_address_is_forgotten() -> None:
-    here = attached()
-    here.log.clear()
-    here.switch.from_normal = ((12, MAC, None), (77, MAC, None))
-    here.add_port(port("vnet2", 12))
-    here.run_for(0.1)
-    kinds = Apply | SetPortFlags | ReadLearned | SendFrame
-    order = [type(c) for _, c in here.log if isinstance(c, kinds)]
-    assert order == [Apply, Apply, SetPortFlags, ReadLearned, SendFrame, Apply]
-    assert here.frames()[0][1] == 12, "port 77 is nobody's we know"
-    assert here.switch.no_flood == VMS | {12}
 
 
 def test_a_vm_port_that_is_new_hears_broadcasts_of_us_when_normal_has_stopped() -> None:
@@ -139,28 +106,14 @@ def test_a_port_the_switch_does_not_have_yet_is_asked_for_when_it_comes() -> Non
     assert flooded(here) and here.switch.no_flood == VMS | {12}
 
 
-def test_detach_gives_the_ports_back_to_normal_before_the_pipeline_goes() -> None:
+@pytest.mark.parametrize("table", [Table.DELIVERY, Table.UPLINK_OUT])
+def test_a_restarted_service_restores_only_the_flows_that_are_missing(table: Table) -> None:
     here = attached()
-    here.log.clear()
-    here.ask("detach", "br0")
-    order = [type(c) for _, c in here.log if isinstance(c, Apply | SetPortFlags)]
-    assert order == [Apply, SetPortFlags, Apply]
-    assert here.switch.no_flood == set()
-    assert here.switch.installed == EMPTY
-
-
-def test_a_switch_that_refuses_costs_late_vms_their_broadcasts_and_nobody_else_anything() -> None:
-    here = on_a_bond()
-    here.switch.refuse_flags = "no OpenFlow 1.0"
-    here.start().run_for(20)
-    assert not flooded(here)
-    assert len(here.commands(SetPortFlags)) == 1
-    here.ask("detach", "br0")
-    assert here.switch.installed == EMPTY
-    assert here.rows["br0"].external_ids == {}
-
-
-def test_plain_uplinks_need_no_flags() -> None:
-    here = world(host("explicit", plain=True)).start()
-    here.remove_port("vnet0").run_for(100)
-    assert here.commands(SetPortFlags) == []
+    missing = [key for key in here.switch.flows if key[0] == table]
+    for key in missing:
+        del here.switch.flows[key]
+    here.restart_service()
+    (bundle,) = here.commands(Apply)
+    assert isinstance(bundle, Apply) and flooded(here)
+    added, deleted = bundle.changes.add_flows, bundle.changes.delete_flows
+    assert {flow.key for flow in added} == {*missing} and not deleted
