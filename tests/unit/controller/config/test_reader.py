@@ -164,14 +164,6 @@ def uplink_names(config: BridgeConfig) -> list[str]:
     return [uplink.name for uplink in config.uplinks]
 
 
-@pytest.mark.parametrize(
-    ("lacp", "teaming"),
-    [("active", "lacp"), ("passive", "lacp"), ("off", "switch-independent")],
-)
-def test_a_bond_with_lacp_is_teamed_by_lacp(lacp: str, teaming: str) -> None:
-    assert read_bridge(bridge(bond(ETH1, ETH2, lacp=lacp))).teaming == teaming
-
-
 def test_plain_uplinks_are_named_in_failover_order() -> None:
     row = bridge(*two_uplinks(), ids=ours(policy="explicit", uplinks="eth2, eth1"))
     config = read_bridge(row)

@@ -129,14 +129,6 @@ def test_the_home_is_the_lane_of_its_own_address(home: OfPort) -> None:
         assert copy.frame["eth_src"] == as_number("eth_src", expected)
 
 
-def test_other_ports_have_the_addresses_of_uplinks() -> None:
-    in_team = team()
-    for port in range(len(UPLINKS)):
-        (copy,) = sent(OTHER, in_team, UPLINKS, OF_THE_OTHER, udp_src=port)
-        macs = {**in_team.off_home_macs, UPLINKS[0]: OF_THE_OTHER}
-        assert copy.frame["eth_src"] == as_number("eth_src", macs[OfPort(copy.port)])
-
-
 @pytest.mark.parametrize("hashed", [True, False])
 def test_nobody_sends_or_comes_back_under_such_an_address(hashed: bool) -> None:
     in_team = team(hashed=hashed)
@@ -167,13 +159,6 @@ def test_only_in_vlans_that_the_endpoint_carries() -> None:
     tagged = {"vlan_vid": tables.VLAN_PRESENT | 7, "vlan_tci": tables.VLAN_PRESENT | 7}
     (copy,) = came(UPLINKS[0], OFF_HOME[UPLINKS[0]], in_team, UPLINKS, **tagged)
     assert copy.frame["vlan_vid"] == 0
-
-
-def test_a_hash_of_addresses_has_no_lanes() -> None:
-    in_team = team(classifier=Classifier.SOURCE_MAC)
-    assert not in_team.has_lanes(NUMBER)
-    (copy,) = sent(ENDPOINT, in_team, UPLINKS)
-    assert copy.frame["eth_src"] == as_number("eth_src", OWN)
 
 
 def test_an_address_that_has_sent_is_remembered() -> None:

@@ -19,7 +19,7 @@ from controller.dataplane import pipeline, tables
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.pipeline import build
 from controller.dataplane.specs import FlowSpec, Pipeline, ToGroup
-from controller.dataplane.tables import VLAN_PRESENT, Kind, Register, Table
+from controller.dataplane.tables import VLAN_PRESENT, Register, Table
 from controller.dataplane.team import Hash, Team, VmPort
 from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
@@ -32,7 +32,8 @@ VM_MAC = "52:54:00:00:00:01"
 PEER_MAC = "52:54:00:00:00:99"
 ANY_MULTICAST = "01:00:5e:01:02:03"
 HASH_TABLES = {Table.HASH, Table.BUCKET, Table.OFF_HOME, Table.IP_NIBBLE}
-SPREADING = (Classifier.SOURCE_MAC, Classifier.SOURCE_MAC_VLAN, Classifier.TRANSPORT)
+
+
 Addresses = tuple[int, int]
 
 
@@ -128,23 +129,6 @@ def test_ip_hash_for_any_number_of_uplinks(uplinks: int, source: int, destinatio
     assert bucket_of(uplinks, over_ipv6) == expected
 
 
-@pytest.mark.parametrize(
-    ("uplinks", "looking_up"),
-    [(1, 2), (2, 2 * 4), (4, 2 * 16), (8, 2 * 64), (3, 2 + 48), (5, 2 + 80), (64, 2 + 1024)],
-)
-def test_how_many_flows_an_ip_hash_takes(uplinks: int, looking_up: int) -> None:
-    flows = hash_flows(TEAMS_OF[uplinks])
-    others = 1 + 2 * uplinks + uplinks  # the rest of frames; in and out of buckets
-    assert len(flows) == looking_up + others
-
-
-def test_what_is_not_ip_leaves_by_the_home_under_an_ip_hash() -> None:
-    team = TEAMS_OF[4]
-    for what in (HOME_ONLY["ARP"], HOME_ONLY["not IP"]):
-        (copy,) = sent_by(team, what)
-        assert copy.port == team.vm_ports[0].order[0]
-
-
 # ---- every frame, whatever lives ------------------------------------------------------
 
 CARRIED = (TRUNK, access(7), port_vlans("trunk", None, (0, 7)), port_vlans("trunk", None, (8,)))
@@ -218,32 +202,6 @@ def test_every_frame_leaves_once_by_an_uplink_that_lives_and_carries_its_vlan(
     assert all(copy.frame.get(f) == what.get(f) for f in left_alone)
 
 
-@pytest.mark.parametrize("what", CONNECTIONS.values(), ids=CONNECTIONS.keys())
-def test_a_connection_off_its_home_has_the_address_of_the_uplink_it_uses(
-    what: dict[str, int],
-) -> None:
-    buckets = tuple((u,) for u in UPLINKS)
-    seen = {}
-    for source in range(len(buckets)):
-        name = "tcp_src" if "tcp_src" in what else "udp_src"
-        team = spread(Classifier.TRANSPORT, buckets, off_home_macs=OFF_HOME_MACS)
-        (copy,) = sent_by(team, {**what, name: source})
-        seen[copy.port] = copy.frame["eth_src"]
-    home = team.vm_ports[0].order[0]
-    assert seen == {
-        u: as_number("eth_src", VM_MAC if u == home else OFF_HOME_MACS[u]) for u in UPLINKS
-    }
-
-
-@pytest.mark.parametrize("what", HOME_ONLY.values(), ids=HOME_ONLY.keys())
-def test_what_tells_where_the_sender_is_leaves_by_its_home(what: dict[str, int]) -> None:
-    away = ((UPLINKS[3],),) * 4
-    team = spread(Classifier.TRANSPORT, away, off_home_macs=OFF_HOME_MACS)
-    (copy,) = sent_by(team, what)
-    assert copy.port == team.vm_ports[0].order[0]
-    assert copy.frame["eth_src"] == what["eth_src"]
-
-
 @pytest.mark.parametrize("what", FRAMES.values(), ids=FRAMES.keys())
 def test_on_a_lag_all_of_a_transport_hash_is_spread(what: dict[str, int]) -> None:
     away = ((UPLINKS[3],),) * 4
@@ -305,19 +263,6 @@ def test_a_source_address_that_was_not_learned_leaves_where_its_reflection_is_no
     assert copy.port == port
 
 
-@pytest.mark.parametrize("classifier", [c for c in Classifier if c.hashed])
-def test_a_hash_without_buckets_leaves_everything_to_the_home(classifier: Classifier) -> None:
-    for what in FRAMES.values():
-        (copy,) = sent_by(spread(classifier, ()), what)
-        assert copy.port == UPLINKS[0]
-
-
-def test_a_bucket_without_uplinks_drops() -> None:
-    team = spread(Classifier.SOURCE_MAC, ((),))
-    assert build(team).groups[tables.bucket_group_id(3, 0)].buckets == ()
-    assert sent_by(team, TCP4) == []
-
-
 @pytest.mark.parametrize("eth_dst", [VM_MAC, "52:54:00:00:00:77", tables.BROADCAST])
 def test_our_own_frames_that_come_back_are_dropped(eth_dst: str) -> None:
     team = spread(Classifier.TRANSPORT, ((UPLINKS[1],),), off_home_macs=OFF_HOME_MACS)
@@ -328,13 +273,6 @@ def test_our_own_frames_that_come_back_are_dropped(eth_dst: str) -> None:
 
 
 # ---- what is installed -----------------------------------------------------------------
-
-
-def test_without_hashes_there_is_nothing_of_them() -> None:
-    ports = (VmPort(OfPort(10), UPLINKS), VmPort(OfPort(11), UPLINKS))
-    plain = build(Team(UPLINKS, ports, off_home_macs=OFF_HOME_MACS))
-    assert not [f for f in plain.flows.values() if f.table in HASH_TABLES]
-    assert plain == build(Team(UPLINKS, ports))
 
 
 @given(spread_teams())
@@ -364,34 +302,3 @@ def test_a_bucket_moves_by_one_group(team: Team, data: st.DataObject) -> None:
     moved = replace(team, hashes=(replace(made, buckets=tuple(buckets)),))
     changes = pipeline.changes(build(moved), build(team))
     assert len(changes) == len(changes.modify_groups) <= 1
-
-
-def test_every_bucket_is_counted_by_a_flow_of_its_own() -> None:
-    hashes = tuple(Hash(n, c, (UPLINKS,) * BUCKETS) for n, c in enumerate(SPREADING))
-    installed = build(Team(UPLINKS, (), hashes=hashes))
-    counted = [
-        tables.cookie_bucket(f.cookie)
-        for f in installed.flows.values()
-        if tables.cookie_kind(f.cookie) is Kind.BUCKET
-    ]
-    assert sorted(counted) == [(n, b) for n in range(len(hashes)) for b in range(BUCKETS)]
-    assert len(installed.groups) == len(hashes) * BUCKETS + 1
-
-
-def test_two_hashes_keep_out_of_each_other() -> None:
-    made = (
-        Hash(0, Classifier.TRANSPORT, ((UPLINKS[2],),)),
-        Hash(14, Classifier.SOURCE_MAC, ((UPLINKS[3],),)),
-    )
-    ports = (
-        VmPort(OfPort(10), UPLINKS, hashed=0),
-        VmPort(OfPort(11), UPLINKS, hashed=14),
-        VmPort(OfPort(12), UPLINKS),
-    )
-    installed = build(Team(UPLINKS, ports, hashes=made, off_home_macs=OFF_HOME_MACS))
-    left = {}
-    for port in ports:
-        group_id = tables.Group.BINDING.id_of(port.ofport)
-        (copy,) = through_group(installed, group_id, {**TCP4, "reg8": 1}, set(UPLINKS))
-        left[port.ofport] = copy.port, copy.frame["eth_src"] == TCP4["eth_src"]
-    assert left == {10: (UPLINKS[2], False), 11: (UPLINKS[3], True), 12: (UPLINKS[0], True)}
