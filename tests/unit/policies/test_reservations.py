@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pytest
 
-from policies import homes, placement, rules
+from policies import homes, placement
 from policies.model import Load, OfPort, Rules, Snapshot, Unit, Uplink
 from policies.planners import minmax, threshold
-from policies.rules import Rule
 from policies.seating import Candidate
 from tests.unit.policies.units import changed
 
@@ -38,12 +36,6 @@ def placed(units: Sequence[Unit]) -> str:
 # ---- by example ------------------------------------------------------------------------
 
 
-def test_room_is_what_shaping_grants() -> None:
-    """60 and 40 on an uplink of 100 would both be cut."""
-    assert sorted(placed([unit(0, 60.0, "a"), unit(1, 40.0, "a")])) == ["a", "b"]
-    assert placed([unit(0, 60.0, "a"), unit(1, 35.0, "a")]) == "aa", "95 of 100 are all kept"
-
-
 def test_without_a_reservation_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "place", None)
     assert placed([unit(0, 0.0, "b"), unit(1, 0.0, "a")]) == "ba"
@@ -51,21 +43,6 @@ def test_without_a_reservation_nothing_is_looked_at(monkeypatch: pytest.MonkeyPa
 
 
 # ---- what was chosen meanwhile ----------------------------------------------------------
-
-
-def test_an_operators_choice_holds_until_something_changes() -> None:
-    two = [unit(0, 60.0, "a", prefer=("a",)), unit(1, 60.0, "b", prefer=("a",))]
-    first = homes.homes(two, A_AND_B)
-    moved = [two[0], replace(two[1], uplink="a")]
-    assert homes.homes(moved, A_AND_B, first.satisfied).by_name == {"vnet0": "a", "vnet1": "a"}
-    assert len(set(homes.homes(moved, A_AND_B).by_name.values())) == 2, "started anew"
-    for units, uplinks in (
-        ([*moved, unit(2, 1.0)], A_AND_B),
-        ([moved[0], changed(moved[1], reserve_bps=61.0)], A_AND_B),
-        (moved, (uplink("a", 101.0), uplink("b"))),
-    ):
-        found = homes.homes(units, uplinks, first.satisfied).by_name
-        assert found["vnet0"] != found["vnet1"]
 
 
 def test_load_moves_nothing_to_an_uplink_that_cannot_promise_as_much() -> None:
@@ -78,24 +55,7 @@ def test_load_moves_nothing_to_an_uplink_that_cannot_promise_as_much() -> None:
         assert len(minmax.plan(snapshot).moves) == moves
 
 
-def test_others_make_room_for_what_fails_over() -> None:
-    team = [uplink("a", usable=False), uplink("b"), uplink("c")]
-    units = [unit(0, 60.0, "a"), unit(1, 40.0, "b"), unit(2, 40.0, "c")]
-    at_home = {unit.name: str(unit.uplink) for unit in units}
-    found = at_home | homes.targets(units, team, at_home)
-    assert found["vnet0"] != found["vnet1"] == found["vnet2"] and "a" not in found.values()
-    assert homes.targets(units, [uplink("a"), *team[1:]], at_home) == {}
-
-
 # ---- told -------------------------------------------------------------------------------
-
-
-def test_a_reservation_that_is_cut_is_a_rule_that_is_broken() -> None:
-    units = [unit(0, 60e6, "a", pin="a"), unit(1, 60e6, "a", pin="a"), unit(2, 60e6, "b")]
-    found = rules.found(units, [uplink("a", 100e6), uplink("b", 100e6)])
-    said = "on a, where 120 Mbit/s is reserved; at most 95 can be reserved"
-    assert found["vnet0"] == {Rule.PIN: "", Rule.RESERVE: said}
-    assert found["vnet2"] == {Rule.RESERVE: ""}
 
 
 # ---- hundreds -----------------------------------------------------------------------------

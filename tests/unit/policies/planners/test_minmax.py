@@ -52,37 +52,11 @@ def test_one_move_is_made_where_one_does_it() -> None:
     assert ways(team(four, 100, 100)) == {"a": ("eth1", "eth2")}
 
 
-def test_units_are_exchanged_where_no_move_helps() -> None:
-    """60 + 40 beside 30 + 30: only 40 for 30 makes it better, to 90 and 70."""
-    ports = [("eth1", 60.0, 0.0), ("eth1", 40.0, 0.0), ("eth2", 30.0, 0.0), ("eth2", 30.0, 0.0)]
-    snapshot = team(ports, 100, 100)
-    moved = ways(snapshot)
-    assert sorted(moved.values()) == [("eth1", "eth2"), ("eth2", "eth1")]
-    assert worst_ratio(after(snapshot, minmax.plan(snapshot))) == pytest.approx(0.9)
-
-
-def test_what_is_received_counts_as_what_is_sent() -> None:
-    snapshot = team([("eth1", 10, 40), ("eth1", 10, 40), ("eth2", 40, 0)], 100, 100)
-    assert len(ways(snapshot)) == 1
-    assert worst_ratio(after(snapshot, minmax.plan(snapshot))) == pytest.approx(0.5)
-
-
-def test_uplinks_are_filled_by_their_own_capacity() -> None:
-    ports = [("eth1", 20.0, 0.0)] * 5
-    snapshot = after(team(ports, 100, 400), minmax.plan(team(ports, 100, 400)))
-    assert worst_ratio(snapshot) == pytest.approx(0.2)
-
-
 def test_little_gain_moves_nobody() -> None:
     snapshot = team([("eth1", 1, 0), ("eth1", 0.9, 0), ("eth2", 0.1, 0)], 100, 100)
     assert ways(snapshot) == {}
     assert minmax.rest(snapshot).why is WhyAtRest.NO_BETTER
     assert minmax.verdict(snapshot, "b").standing is Standing.NO_USE
-
-
-def test_one_too_big_for_any_uplink_stays_and_others_make_way() -> None:
-    ports = [("eth1", 120.0, 0.0), ("eth1", 20.0, 0.0), ("eth2", 10.0, 0.0)]
-    assert ways(team(ports, 100, 100)) == {"b": ("eth1", "eth2")}
 
 
 @pytest.mark.parametrize(

@@ -54,20 +54,6 @@ def test_one_that_no_uplink_can_carry_is_divided() -> None:
     assert dict(move.shares) == pytest.approx({"eth1": 8 / 15, "eth2": 7 / 15})
 
 
-def test_neighbours_move_out_of_the_way_where_that_suffices() -> None:
-    plan = splitting.plan(team({"hot": ("eth1", 6.5), "web": ("eth1", 3.0), "db": ("eth2", 1.0)}))
-    assert ways(plan) == {("web", "eth2", "rebalance")}
-
-
-@pytest.mark.parametrize("hot", [6.9, 2.0])
-def test_none_is_divided_below_a_high_load(hot: float) -> None:
-    assert splitting.plan(team({"hot": ("eth1", hot)})).moves == ()
-
-
-def test_none_is_divided_for_little() -> None:
-    assert ways(splitting.plan(team({"a": ("eth1", 8.0), "b": ("eth2", 7.5)}))) == set()
-
-
 def test_as_few_as_suffice_are_divided() -> None:
     def planned(a: float, b: float, c: float) -> set[tuple[str, str, str]]:
         loads = {"a": ("eth1", a), "b": ("eth2", b), "c": ("eth3", c)}
