@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import attrgetter
@@ -17,9 +19,10 @@ from controller.config.rows import PREFIX, BridgeRow, PortRow
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.config.vlans import TRUNK, access, port_vlans
 from controller.text.wording import one_line
-from policies.model import OFPORT_LOCAL, Role
-from tests.said import says
-from tests.unit.rows import bond, bridge, interface, ours, port, two_uplinks
+from policies.model import OFPORT_LOCAL, OfPort, Role
+from tests.goldens.adapter import changed, row_of
+from tests.said import pattern
+from tests.unit.rows import bond, bridge, interface, ours, port
 
 ETH1, ETH2 = interface("eth1", 1), interface("eth2", 2)
 
@@ -141,17 +144,6 @@ def test_bad_value_is_reported_and_the_last_good_one_stays(key: str, text: str) 
     assert with_key(key, good, and_still).errors == ()
 
 
-def test_a_bad_value_spoils_no_other() -> None:
-    config = read_bridge(on_a_bond(ours(threshold="lots", window_s="7", mode="observe")))
-    assert (config.threshold_ratio, config.window_s, config.mode) == (0.75, 7, "observe")
-
-
-def test_a_key_that_does_not_exist_is_named_with_those_that_do() -> None:
-    (error,) = read_bridge(on_a_bond(ours(treshold="80"))).errors
-    assert (error.record, error.key) == ("Bridge br0", "ovs-lbt-treshold")
-    assert "unknown" in error.problem and "ovs-lbt-threshold" in error.remedy
-
-
 def test_keys_of_others_and_what_attach_notes_for_detach_are_no_errors() -> None:
     keys = {"threshold": "x", "lbt-mode": "y", **ours(before='{"fail_mode": null}')}
     assert read_bridge(on_a_bond(keys)).errors == ()
@@ -162,20 +154,6 @@ def test_keys_of_others_and_what_attach_notes_for_detach_are_no_errors() -> None
 
 def uplink_names(config: BridgeConfig) -> list[str]:
     return [uplink.name for uplink in config.uplinks]
-
-
-def test_plain_uplinks_are_named_in_failover_order() -> None:
-    row = bridge(*two_uplinks(), ids=ours(policy="explicit", uplinks="eth2, eth1"))
-    config = read_bridge(row)
-    assert uplink_names(config) == ["eth2", "eth1"]
-    assert not config.on_bond
-
-
-def test_without_a_bond_and_without_uplinks_there_is_nothing_to_team() -> None:
-    config = read_bridge(bridge(*two_uplinks()))
-    assert config.uplinks == ()
-    (error,) = messages(config)
-    assert says(error, "Bridge br0 ovs-lbt-uplinks: no uplinks", "exactly one bond", "two or more")
 
 
 def test_two_bonds_leave_the_choice_to_the_operator() -> None:
@@ -197,40 +175,7 @@ def test_a_bad_list_of_uplinks_keeps_the_last_good_one(text: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("ofport", [None, -1, 0, 0xFF00])
-def test_an_interface_the_switch_gave_no_number_is_left_out(ofport: int | None) -> None:
-    row = bridge(bond(ETH1, ETH2, interface("eth3", ofport)), port("vnet0", ofport))
-    assert uplink_names(read_bridge(row)) == ["eth1", "eth2"]
-    assert read_bridge(row).vm_ports == ()
-
-
-def test_a_link_has_a_speed_besides_the_capacity_that_it_is_given() -> None:
-    eth1 = interface("eth1", 1, ours(capacity_mbps="2500"), link_speed_bps=25e9)
-    told = read_bridge(bridge(bond(eth1, ETH2))).uplinks[0]
-    assert (told.capacity_bps, told.link_speed_bps) == (2.5e9, 25e9)
-
-
-@pytest.mark.parametrize(
-    ("rate_bps", "keys", "capacity_bps"),
-    [(4e9, {}, 4e9), (4e9, {"capacity_mbps": "1000"}, 1e9), (0.0, {}, None)],
-    ids=["of the port's QoS", "the key is stronger", "a rate of zero says nothing"],
-)
-def test_the_capacity_of_an_uplink(
-    rate_bps: float, keys: dict[str, str], capacity_bps: float | None
-) -> None:
-    limited = replace(port("eth1", 1, ours(**keys)), qos_max_rate_bps=rate_bps)
-    config = read_bridge(bridge(limited, port("eth2", 2), ids=ours(uplinks="eth1,eth2")))
-    assert [uplink.capacity_bps for uplink in config.uplinks] == [capacity_bps, None]
-
-
 # ---- VM ports --------------------------------------------------------------------------
-
-
-def vm_port(
-    ids: Mapping[str, str], on_bridge: Mapping[str, str] | None = None
-) -> tuple[VmPortConfig, BridgeConfig]:
-    config = read_bridge(on_a_bond(on_bridge, port("vnet0", 10, ids)))
-    return the_port(config), config
 
 
 def test_every_port_that_is_no_uplink_is_a_vm_port_local_included() -> None:
@@ -268,242 +213,132 @@ def test_whatever_vlans_the_database_names_there_is_a_configuration(
     assert bool(config.errors) is (told.allowed == frozenset())
 
 
-def restricted(*vm_ports: PortRow) -> BridgeConfig:
-    """VLAN 10 is carried by both uplinks, VLAN 20 by eth2 only."""
-    eth1, eth2 = port("eth1", 1, trunks=(10,)), port("eth2", 2, trunks=(10, 20))
-    ids = ours(policy="explicit", uplinks="eth1,eth2")
-    return read_bridge(bridge(eth1, eth2, *vm_ports, ids=ids))
-
-
-def test_a_vm_port_is_told_the_uplinks_that_carry_its_vlan_or_that_none_does() -> None:
-    assert the_port(restricted(port("vnet0", 10, tag=10))).allowed is None
-    assert the_port(restricted(port("vnet0", 10, tag=20))).allowed == frozenset({"eth2"})
-    config = restricted(port("vnet0", 10, tag=30))
-    assert the_port(config).allowed == frozenset()
-    assert messages(config) == [
-        "Port vnet0 tag: no uplink carries VLAN 30; choose a VLAN that an uplink carries"
-    ]
-    config = restricted(port("vnet0", 10, trunks=(30, 40)))
-    (error,) = messages(config)
-    assert says(error, "Port vnet0 trunks: no uplink carries VLAN 30,40; ")
-
-
-def test_a_pin_to_an_uplink_without_the_ports_vlan_is_not_taken() -> None:
-    config = restricted(port("vnet0", 10, ours(pin="eth1"), tag=20))
-    assert the_port(config).rules.pin is None
-    assert messages(config) == [
-        "Interface vnet0 ovs-lbt-pin: eth1 is invalid; expected one of eth2"
-    ]
-
-
-def test_the_members_of_a_bond_carry_what_the_bond_does() -> None:
-    members = (interface("eth1", 1), interface("eth2", 2))
-    config = read_bridge(bridge(PortRow("bond0", members, trunks=(10,))))
-    assert [uplink.vlans for uplink in config.uplinks] == [port_vlans(None, None, (10,))] * 2
-
-
-def test_a_vm_port_without_keys() -> None:
-    plain, config = vm_port({})
-    assert plain == VmPortConfig("vnet0", plain.ofport, "vnet0", "load-based", "port")
-    assert config.errors == ()
-
-
-def test_a_vm_port_with_every_key() -> None:
-    ids = ours(pin="eth2", exclude="true", binding="eth1") | {"attached-mac": "52:54:00:00:00:01"}
-    told, config = vm_port(ids)
-    assert (told.rules.pin, told.excluded, told.binding) == ("eth2", True, "eth1")
-    assert (told.attached_macs, told.forges) == (("52:54:00:00:00:01",), False)
-    assert config.errors == ()
-
-
-@pytest.mark.parametrize("identity", ["vm-id", "vm-uuid", "iface-id"])
-def test_a_rule_for_a_vm_may_be_kept_on_the_bridge(identity: str) -> None:
-    rules = keyed("vm-web-1-pin", "eth2") | keyed("vm-web-1-exclude", "true")
-    told, config = vm_port({identity: "web-1"}, rules)
-    assert (told.rules.pin, told.excluded) == ("eth2", True)
-    assert config.errors == ()
-
-
-def test_an_interfaces_own_rules_win_also_when_they_say_off() -> None:
-    own = {"vm-id": "web", **ours(pin="eth1", exclude="off")}
-    told, _ = vm_port(own, keyed("vm-web-pin", "eth2") | keyed("vm-web-exclude", "true"))
-    assert (told.rules.pin, told.excluded) == ("eth1", False)
-
-
-@pytest.mark.parametrize(
-    ("kind", "by_bridge", "own", "unit"),
-    [
-        ("patch", None, None, "port"),
-        ("patch", "source-mac", None, "source-mac"),
-        ("patch", "source-mac", "port", "port"),
-        ("patch", None, "source-mac", "source-mac"),
-        ("internal", "source-mac", None, "port"),
-    ],
-)
-def test_the_unit_of_patch_ports_may_be_set_on_the_bridge(
-    kind: str, by_bridge: str | None, own: str | None, unit: str
-) -> None:
-    keys = ours(policy="load-based", **({"patch_unit": by_bridge} if by_bridge else {}))
-    made = port("p", 10, ours(unit=own) if own else {}, kind=kind)
-    assert the_port(read_bridge(on_a_bond(keys, made))).unit == unit
-
-
-def test_a_rule_for_a_vm_that_is_away_is_no_error() -> None:
-    assert vm_port({}, keyed("vm-db-pin", "eth1"))[1].errors == ()
-
-
-def test_a_bad_rule_on_the_bridge_is_named_once_where_it_stands() -> None:
-    ports = (port("vnet0", 10, {"vm-id": "web"}), port("vnet1", 11, {"vm-id": "web"}))
-    for rule, bad, expected in (
-        ("exclude", "sure", "one of on, off, true, false"),
-        ("pin", "eth7", "one of eth1, eth2"),
-    ):
-        config = read_bridge(on_a_bond(keyed(f"vm-web-{rule}", bad), *ports))
-        told = f"Bridge br0 ovs-lbt-vm-web-{rule}: {bad} is invalid; expected {expected}"
-        assert messages(config) == [told]
-
-
-@pytest.mark.parametrize(
-    ("ids", "on_bridge", "record", "key"),
-    [
-        ({"vm-id": "web"}, keyed("vm-web-pni", "eth1"), "Bridge br0", "vm-web-pni"),
-        (ours(capacity_mbps="100"), {}, "Interface vnet0", "capacity-mbps"),
-    ],
-    ids=["an unknown rule for a VM", "a key in the wrong place"],
-)
-def test_a_key_that_means_nothing_is_named(
-    ids: dict[str, str], on_bridge: dict[str, str], record: str, key: str
-) -> None:
-    (error,) = vm_port(ids, on_bridge)[1].errors
-    assert (error.record, error.key) == (record, PREFIX + key)
-
-
-# ---- whatever stands there -------------------------------------------------------------
-
-
-def settings(*keys: str) -> st.SearchStrategy[dict[str, str]]:
-    known = st.sampled_from([PREFIX + key for key in keys] + ["vm-id", "iface-id", "attached-mac"])
-    values = st.text() | st.floats().map(str) | st.sampled_from(("eth1", "eth1,eth2", "true"))
-    return st.dictionaries(known | st.text().map(PREFIX.__add__), values)
-
-
-ROWS = st.builds(
-    lambda ids, uplink_ids, vm_ids: bridge(
-        bond(interface("eth1", 1, uplink_ids), ETH2), port("vnet0", 10, vm_ids), ids=ids
-    ),
-    settings(*BRIDGE_KEYS, "vm-web-pin", "vm-eth1-pin"),
-    settings(*UPLINK_KEYS),
-    settings(*VM_KEYS),
-)
-
-
-@pytest.mark.slow
-@given(before=ROWS, after=ROWS)
-def test_no_text_is_too_strange(before: BridgeRow, after: BridgeRow) -> None:
-    config = read_bridge(after, read_bridge(before))
-    assert 0.1 <= config.threshold_ratio <= 1
-    assert 1 <= config.window_s <= 86400
-    assert 0.1 <= config.poll_interval_s <= 60
-    assert 0 <= config.failback_delay_s <= 86400
-    assert all(u.capacity_bps is None or u.capacity_bps > 0 for u in config.uplinks)
-    assert all(p.rules.pin in (None, "eth1", "eth2") for p in config.vm_ports)
-    assert all("; " in line for line in messages(config))
-
-
-OF_VM_PORTS: tuple[dict[str, str], ...] = (
-    {},
-    {"vm-id": "web"},
-    {"vm-id": "web", **ours(pin="eth2")},
-    ours(policy="slb"),
-    ours(policy="none", pin="eth7"),
-    ours(reserve_mbps="5", limit_mbps="3"),
-)
-OF_BRIDGES: tuple[dict[str, str], ...] = (
-    {},
-    keyed("vm-web-pin", "eth1"),
-    keyed("vm-web-pin", "eth7"),
-    keyed("teaming", "static"),
-)
-CHANGING = st.builds(
-    lambda uplink, vm_ports, userspace, *ids: replace(
-        bridge(
-            port("eth1", 1, trunks=uplink),
-            port("eth2", 2),
-            *(port(f"vnet{n}", 10 + n, of, tag=10) for n, of in enumerate(vm_ports)),
-            ids={**ours(policy="load-based", uplinks="eth1,eth2"), **ids[0], **ids[1]},
-        ),
-        in_userspace=userspace,
-    ),
-    st.sampled_from([(), (10,), (20,)]),
-    st.lists(st.sampled_from(OF_VM_PORTS), max_size=3),
-    st.booleans(),
-    st.sampled_from(OF_BRIDGES),
-    st.sampled_from([{}, ours(policy="adaptive"), ours(policy="ip-hash")]),
-)
-
-
-@given(rows=st.lists(CHANGING, min_size=2, max_size=6))
-def test_reading_only_vm_ports_that_have_changed_is_reading_all_of_them(
-    rows: list[BridgeRow],
-) -> None:
-    last = every = None
-    for row in rows:
-        last = read_bridge(row, last)
-        every = read_bridge(row, every and replace(every, read=None))
-        assert last == every and last.settings == every.settings
-
-
-@pytest.mark.parametrize("moved", ["1:9999", "nan:1", "inf:1", "-1:1", "1:-1"])
-def test_moves_that_nobody_can_have_made_are_none(moved: str) -> None:
-    config = read_bridge(on_a_bond({}, port("vnet0", 10, ours(moved=moved))))
-    (error,) = messages(config)
-    assert says(error, f"Interface vnet0 ovs-lbt-moved: {moved} is invalid; ", "only the service")
-    assert config.vm_ports[0].moved == ()
-
+# ---- what is read besides, and told ------------------------------------------------------
 
 MAC1, MAC2 = "52:54:00:00:00:01", "52:54:00:00:00:02"
+WEB_1_RULES = "vm-web-1-pin=eth2 vm-web-1-exclude=true"
+# VLAN 10 is carried by both uplinks, VLAN 20 by eth2 only.
+BY_VLAN = "plain eth1:trunks=(10,) eth2:trunks=(10,20)"
+BOND_VLANS = str(port_vlans(None, None, (10,))).replace(" ", "")
+PORT = VmPortConfig("vnet0", OfPort(10), "vnet0", "load-based", "port")
+WITHOUT_KEYS = str(PORT).replace(" ", "")
+MACS = "bond 'vnet0!attached-mac"
+# A bridge in words (tests/goldens/adapter.py), what is read of it, and its error if it has one.
+ROWS = {
+    "a bad value spoils no other": """bond threshold=lots window-s=7 mode=observe
+        -> threshold_ratio=0.75 window_s=7.0 mode=observe -> …threshold…""",
+    "a key that does not exist is named with those that do": """bond treshold=80
+        -> -> Bridge br0 ovs-lbt-treshold: …unknown…; …ovs-lbt-threshold…""",
+    "plain uplinks are named in failover order": """plain | 'uplinks=eth2, eth1'
+        -> uplinks=eth2,eth1 on_bond=False""",
+    "without a bond and without uplinks there is nothing to team": """plain unattached
+        -> uplinks= -> Bridge br0 ovs-lbt-uplinks: no uplinks…exactly one bond…two or more…""",
+    **{
+        f"the switch gave no number but {n}": f"""bond uplinks=3 vms=1 eth3@ofport={n} vnet0@ofport={n}
+            -> uplinks=eth1,eth2 vm_ports="""
+        for n in (None, -1, 0, 0xFF00)
+    },
+    "a link has a speed besides the capacity that it is given": """bond eth1.capacity-mbps=2500
+        eth1@link_speed_bps=25e9 -> eth1.capacity_bps=2500000000.0 eth1.link_speed_bps=25000000000.0""",
+    "a port's QoS is its capacity": """plain eth1:qos_max_rate_bps=4e9
+        -> eth1.capacity_bps=4000000000.0 eth2.capacity_bps=None""",
+    "the key is stronger than QoS": """plain eth1:qos_max_rate_bps=4e9 eth1.capacity-mbps=1000
+        -> eth1.capacity_bps=1000000000.0""",
+    "a rate of zero says nothing": "plain eth1:qos_max_rate_bps=0.0 -> eth1.capacity_bps=None",
+    "the members of a bond carry what the bond does": f"""bond bond0:trunks=(10,)
+        -> eth1.vlans={BOND_VLANS} eth2.vlans={BOND_VLANS}""",
+    "a VLAN that all uplinks carry": f"{BY_VLAN} vnet0:tag=10 -> vnet0.allowed=None",
+    "a VLAN of one uplink": f"{BY_VLAN} vnet0:tag=20 -> vnet0.allowed=eth2",
+    "a VLAN of no uplink": f"""{BY_VLAN} vnet0:tag=30 -> vnet0.allowed=
+        -> Port vnet0 tag: no uplink carries VLAN 30; choose a VLAN that an uplink carries""",
+    "VLANs of no uplink": f"""{BY_VLAN} vnet0:trunks=(30,40) -> vnet0.allowed=
+        -> Port vnet0 trunks: no uplink carries VLAN 30,40; …""",
+    "a pin to an uplink without the port's VLAN is not taken": f"""{BY_VLAN} vnet0:tag=20 vnet0.pin=eth1
+        -> vnet0.rules.pin=None -> Interface vnet0 ovs-lbt-pin: eth1 is invalid; expected one of eth2""",
+    "a VM port without keys": f"bond -> vnet0={WITHOUT_KEYS}",
+    "a VM port with every key": f"""bond vnet0.pin=eth2 vnet0.exclude=true vnet0.binding=eth1
+        vnet0!attached-mac={MAC1} -> vnet0.rules.pin=eth2 vnet0.excluded=True vnet0.binding=eth1
+        vnet0.attached_macs={MAC1} vnet0.forges=False""",
+    **{
+        f"a rule for a VM may be kept on the bridge: {identity}": f"""bond vnet0!{identity}=web-1
+            {WEB_1_RULES} -> vnet0.rules.pin=eth2 vnet0.excluded=True"""
+        for identity in ("vm-id", "vm-uuid", "iface-id")
+    },
+    "an interface's own rules win, also when they say off": f"""bond vnet0!vm-id=web-1 {WEB_1_RULES}
+        vnet0.pin=eth1 vnet0.exclude=off -> vnet0.rules.pin=eth1 vnet0.excluded=False""",
+    "a rule for a VM that is away": "bond vm-db-pin=eth1 ->",
+    "a bad rule on the bridge is named once where it stands": """bond vnet0!vm-id=web vnet1!vm-id=web
+        vm-web-exclude=sure ->
+        -> Bridge br0 ovs-lbt-vm-web-exclude: sure is invalid; expected one of on, off, true, false""",
+    "and so is a bad pin": """bond vnet0!vm-id=web vnet1!vm-id=web vm-web-pin=eth7
+        -> -> Bridge br0 ovs-lbt-vm-web-pin: eth7 is invalid; expected one of eth1, eth2""",
+    "an unknown rule for a VM": """bond vnet0!vm-id=web vm-web-pni=eth1
+        -> -> Bridge br0 ovs-lbt-vm-web-pni: …""",
+    "a key in the wrong place": """bond vnet0.capacity-mbps=100
+        -> -> Interface vnet0 ovs-lbt-capacity-mbps: …""",
+    "a patch port": "bond vnet0@kind=patch -> vnet0.unit=port",
+    "units of patch ports": "bond vnet0@kind=patch patch-unit=source-mac -> vnet0.unit=source-mac",
+    "a patch port's own unit": """bond vnet0@kind=patch vnet0.unit=port patch-unit=source-mac
+        -> vnet0.unit=port""",
+    "a unit of a patch port alone": "bond vnet0@kind=patch vnet0.unit=source-mac -> vnet0.unit=source-mac",
+    "an internal port is no patch port": """bond vnet0@kind=internal patch-unit=source-mac
+        -> vnet0.unit=port""",
+    **{
+        f"moves that nobody can have made: {moved}": f"""bond vnet0.moved={moved} -> vnet0.moved=
+            -> Interface vnet0 ovs-lbt-moved: {moved} is invalid; …only the service…"""
+        for moved in ("1:9999", "nan:1", "inf:1", "-1:1", "1:-1")
+    },
+    # Whose addresses a VM may send from.
+    "no address is named": "bond -> vnet0.attached_macs= vnet0.forges=True",
+    "an address": f"{MACS}=52:54:00:00:00:0A' -> vnet0.attached_macs=52:54:00:00:00:0a vnet0.forges=False",
+    "two addresses": f"{MACS}={MAC2}, {MAC1}' -> vnet0.attached_macs={MAC1},{MAC2} vnet0.forges=False",
+    "an address twice": f"{MACS}={MAC2} {MAC2}' -> vnet0.attached_macs={MAC2} vnet0.forges=False",
+    **{
+        f"an address, and {keys}": f"{MACS}={MAC1}' {keys} -> vnet0.attached_macs={MAC1} vnet0.forges={forges}"
+        for keys, forges in {
+            "vnet0.unit=source-mac": True,
+            "vnet0.forged-transmits=accept": True,
+            "vnet0.unit=source-mac vnet0.forged-transmits=reject": False,
+        }.items()
+    },
+    "to reject what cannot be told": """bond vnet0.forged-transmits=reject -> vnet0.forges=True
+        -> Interface vnet0 ovs-lbt-forged-transmits: reject …; set attached-mac…""",
+    **{
+        f"an address that is a group's or none: {text}": f"""{MACS}={text}'
+            -> vnet0.attached_macs= vnet0.forges=True -> Interface vnet0 attached-mac: {text} is invalid;
+            expected unicast MAC addresses, in the form xx:xx:xx:xx:xx:xx"""
+        for text in ("01:00:5e:00:00:01", f"{MAC1},ff:ff:ff:ff:ff:ff", "52:54")
+    },
+}
 
 
-@pytest.mark.parametrize(
-    ("attached", "keys", "macs", "forges"),
-    [
-        ("", {}, (), True),
-        ("52:54:00:00:00:0A", {}, ("52:54:00:00:00:0a",), False),
-        (f"{MAC2}, {MAC1}", {}, (MAC1, MAC2), False),
-        (f"{MAC2} {MAC2}", {}, (MAC2,), False),
-        (MAC1, {"unit": "source-mac"}, (MAC1,), True),
-        (MAC1, {"forged_transmits": "accept"}, (MAC1,), True),
-        (MAC1, {"unit": "source-mac", "forged_transmits": "reject"}, (MAC1,), False),
-    ],
-)
-def test_whose_addresses_a_vm_may_send_from(
-    attached: str, keys: dict[str, str], macs: tuple[str, ...], forges: bool
-) -> None:
-    told, config = vm_port(ours(**keys) | {"attached-mac": attached})
-    assert (told.attached_macs, told.forges, config.errors) == (macs, forges, ())
+def value(config: BridgeConfig, what: str) -> str:
+    """What is read of the bridge, or as `NAME.WHAT` of a port; the names of `uplinks` and `vm_ports`."""
+    name, _, attribute = what.partition(".")
+    ports: dict[str, object] = {p.name: p for p in (*config.uplinks, *config.vm_ports)}
+    found = ports.get(name) or getattr(config, what)
+    if attribute:
+        found = attrgetter(attribute)(found)
+    if isinstance(found, tuple | frozenset):
+        found = ",".join(getattr(one, "name", one) for one in found)
+    return f"{what}={str(found).replace(' ', '')}"
 
 
-def test_to_reject_what_cannot_be_told_is_named() -> None:
-    told, config = vm_port(ours(forged_transmits="reject"))
-    assert told.forges
-    (error,) = messages(config)
-    assert says(error, "Interface vnet0 ovs-lbt-forged-transmits: reject ", "; set attached-mac")
+@pytest.mark.parametrize("row", ROWS)
+def test_what_is_read_and_told(row: str) -> None:
+    words, facts, *errors = (part.strip() for part in ROWS[row].split("->"))
+    first, _, then = words.partition(" | ")
+    config = read_bridge(changed(row_of(shlex.split(first)), shlex.split(then)))
+    expected = facts.split()
+    assert [value(config, fact.partition("=")[0]) for fact in expected] == expected
+    told = " ".join(" ".join(errors).split())
+    assert re.fullmatch(pattern(told), "\n".join(messages(config)))
 
 
 def test_the_hosts_own_address_is_its_own() -> None:
     config = read_bridge(on_a_bond({}, port("br0", OFPORT_LOCAL, mac="02:00:00:00:00:AB")))
     assert config.vm_ports[0].attached_macs == ("02:00:00:00:00:ab",)
     assert config.vm_ports[0].forges
-
-
-@pytest.mark.parametrize("text", ["01:00:5e:00:00:01", f"{MAC1},ff:ff:ff:ff:ff:ff", "52:54"])
-def test_an_address_that_is_a_groups_or_none_is_named_and_not_used(text: str) -> None:
-    told, config = vm_port({"attached-mac": text})
-    assert (told.attached_macs, told.forges) == ((), True)
-    assert messages(config) == [
-        f"Interface vnet0 attached-mac: {text} is invalid;"
-        " expected unicast MAC addresses, in the form xx:xx:xx:xx:xx:xx"
-    ]
 
 
 def test_what_is_wrong_is_told_in_one_short_line() -> None:
