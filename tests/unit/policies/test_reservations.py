@@ -55,9 +55,6 @@ def test_load_moves_nothing_to_an_uplink_that_cannot_promise_as_much() -> None:
         assert len(minmax.plan(snapshot).moves) == moves
 
 
-# ---- told -------------------------------------------------------------------------------
-
-
 # ---- hundreds -----------------------------------------------------------------------------
 
 

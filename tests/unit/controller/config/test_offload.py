@@ -143,7 +143,9 @@ LIMIT = "set interface vnet0 limit-mbps=50"
 def test_queues_at_a_dpdk_port_are_refused_and_not_in_force_if_the_database_asks(key: str) -> None:
     error = f"Interface vnet0 ovs-lbt-{key.replace('=', ': ')} …; …eth1, eth2…"
     asked = tell(f"{DPDK} | ask set interface vnet0 {key} | refused {error}")
-    written = tell(f"{DPDK} vnet0.{key} | errors {error} | learn vnet0 52:54:00:00:00:01 0 | run 30")
+    written = tell(
+        f"{DPDK} vnet0.{key} | errors {error} | learn vnet0 52:54:00:00:00:01 0 | run 30"
+    )
     (vm,) = written.bridge.config.vm_ports
     assert (vm.shares, vm.limit_bps, vm.rules.reserve_bps) == (None, None, 0.0)
     assert asked.shapers == written.shapers == {}

@@ -138,9 +138,6 @@ def test_who_asks_about_one_bridge_does_not_wait_for_the_status_of_the_others(
     assert (shown(here, "br1")["name"], looked_at) == ("br1", ["br1"])
 
 
-# ---- the end of it -----------------------------------------------------------------------
-
-
 # ---- things that go wrong --------------------------------------------------------------
 
 

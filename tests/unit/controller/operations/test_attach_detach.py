@@ -365,9 +365,6 @@ def test_nothing_is_renewed_where_many_are_or_the_link_is_down() -> None:
     assert renewed(here) == []
 
 
-# ---- what does not answer in time ------------------------------------------------------
-
-
 # ---- detach ----------------------------------------------------------------------------
 
 

@@ -77,9 +77,6 @@ def test_normal_learns_where_silent_vms_are_for_whoever_attaches_again() -> None
     assert not here.frames()
 
 
-# ---- set --------------------------------------------------------------------------------
-
-
 # ---- whatever fails meanwhile -----------------------------------------------------------
 
 
@@ -150,6 +147,3 @@ def test_a_detach_that_cannot_be_reverted_yet_is_tried_again_and_can_be_confirme
 def test_nothing_but_our_keys_is_ever_restored(text: str) -> None:
     here = world(with_ids(host(), unconfirmed=text)).start().run_for(100)
     assert here.rows["br0"].external_ids[UNCONFIRMED] == text and attached(here)
-
-
-# ---- plain uplinks never loop -------------------------------------------------------------

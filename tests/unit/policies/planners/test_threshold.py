@@ -61,9 +61,6 @@ def after(snapshot: Snapshot, move: Move) -> Snapshot:
     )
 
 
-# ---- the published example -------------------------------------------------------------
-
-
 # ---- which port, in which direction, to which uplink -------------------------------------
 
 TWO = (uplink("eth1"), uplink("eth2"))
