@@ -1,17 +1,11 @@
-"""An address that announces itself from outside has left; our own announcements have not.
-
-All of it happens in the data plane: each case is tried with the service dead, too.
-"""
+"""Our own announcements that come back are no departure. One from outside is: test_vm_life.py."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 
 from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station, on_beds
-from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
 LOCKS = "table=22"
@@ -19,54 +13,10 @@ LOCKS = "table=22"
 pytestmark = on_beds(BedSpec(PLAIN, 2, (None, None)), BedSpec(BALANCE_SLB, 2, (10, 10)))
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["alive", "dead"])
-def service_alive(
-    request: pytest.FixtureRequest, attached: Bed, session_service: Service
-) -> Iterator[Bed]:
-    """The attached bed, with the service alive or dead."""
-    session_service.start()
-    if request.param:
-        yield attached
-        return
-    with session_service.dead():
-        yield attached
-
-
 @pytest.mark.parametrize("kind", frames.ANNOUNCEMENTS)
-def test_an_address_that_announces_itself_outside_has_left(service_alive: Bed, kind: str) -> None:
-    bed = service_alive
-    leaver, neighbour = bed.stations[0], bed.stations[1]
-    bed.fire([bed.frame_of(leaver)])
-    wait_until(lambda: reaches_locally(bed, neighbour, leaver), "it is found where it spoke")
-    # For 5 s after our own announcements, the first from outside is taken for a reflection.
-    bed.ofctl("del-flows", LOCKS)
-    bed.revalidated()
-    end, tag = bed.uplinks[0].upstream_end, leaver.vlan or 0
-    bed.fire([bed.shot(end, frames.ANNOUNCEMENTS[kind], leaver.mac, tag, tag, kind)])
-    story = f"it is found outside after its {kind} there"
-    wait_until(lambda: leaves(bed, neighbour, leaver), story)
-    bed.fire([bed.frame_of(leaver)])
-    story = "it came back and spoke, and is found"
-    wait_until(lambda: reaches_locally(bed, neighbour, leaver), story)
-
-
-@pytest.mark.parametrize("kind", ["ARP request", "broadcast", "neighbour solicitation"])
-def test_what_is_not_an_announcement_moves_nobody(service_alive: Bed, kind: str) -> None:
-    bed = service_alive
-    vm, neighbour = bed.stations[0], bed.stations[1]
-    bed.fire([bed.frame_of(vm)])
-    for uplink in bed.uplinks:
-        tag = vm.vlan or 0
-        end, build = uplink.upstream_end, frames.FLOODED[kind]
-        points = bed.comes_out(bed.shot(end, build, vm.mac, tag, tag, "a reflection"))
-        assert points == [], f"a reflected {kind} was delivered to {points}"
-    wait_until(lambda: reaches_locally(bed, neighbour, vm), "it is found where it was")
-
-
-@pytest.mark.parametrize("kind", frames.ANNOUNCEMENTS)
-def test_a_reflected_announcement_is_no_departure(service_alive: Bed, kind: str) -> None:
-    announce_and_reflect(service_alive, kind)
-    announce_and_reflect(service_alive, kind)
+def test_a_reflected_announcement_is_no_departure(attached: Bed, kind: str) -> None:
+    announce_and_reflect(attached, kind)
+    announce_and_reflect(attached, kind)
 
 
 def test_nor_is_one_after_the_lock(attached: Bed) -> None:
@@ -99,11 +49,6 @@ def announce_and_reflect(bed: Bed, kind: str) -> None:
 def reaches_locally(bed: Bed, sender: Station, receiver: Station) -> bool:
     """Whether unicast between two VMs is delivered here and nowhere else."""
     return unicast(bed, sender, receiver) == [str(receiver)]
-
-
-def leaves(bed: Bed, sender: Station, receiver: Station) -> bool:
-    """Whether unicast to an address leaves by one uplink, and nowhere else."""
-    return unicast(bed, sender, receiver) in [[end] for end in bed.ends]
 
 
 def unicast(bed: Bed, sender: Station, receiver: Station) -> list[str]:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-import random
 import time
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Address
 
 import pytest
 
@@ -19,14 +17,11 @@ from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
 from controller.dataplane import pipeline
 from controller.dataplane.pipeline import build
 from controller.dataplane.team import Hash, Team, VmPort
-from policies.classifiers import BUCKETS, Classifier
+from policies.classifiers import Classifier
 from policies.model import OfPort
-from tests.ip_hash import ip_hash
 from tests.switch import frames
 from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station, on_beds
 from tests.switch.direct import Direct
-from tests.switch.trace import outputs
-from tests.switch.waiting import wait_until
 
 VLAN = 10
 OFF_HOME_MAC = "0a:1b:00:00:00:{:02x}"
@@ -34,14 +29,7 @@ OUTSIDER = "02:ee:00:00:00:02"
 # How late a frame may leave that is not lost.
 LATE_S = 1.0
 CONNECTIONS = 32
-PAIRS = 6
 ADDRESSES = {4: ("192.0.2.1", "198.51.100.1"), 6: ("2001:db8::1", "2001:db8:1::1")}
-ETH_TYPES = {4: frames.ETH_IPV4, 6: frames.ETH_IPV6}
-Fields = dict[str, str | int]
-ARP: Fields = {"eth_type": 0x0806}
-NEIGHBOUR_DISCOVERY: list[Fields] = [
-    {"eth_type": 0x86DD, "nw_proto": 58, "icmpv6_type": kind} for kind in range(133, 138)
-]
 on_a_bed = on_beds(BedSpec(PLAIN, 4, (None, VLAN, None)))
 by_either_hash = pytest.mark.parametrize("dp_hash", [False, True], ids=["multipath", "dp_hash"])
 on_a_wide_bed = on_beds(BedSpec(PLAIN, 8, (None,)))
@@ -116,34 +104,6 @@ def test_what_is_read_back_is_what_was_installed(
     sent_bytes, took_s = direct.install(build(team))
     print(f"{classifier}: {sent_bytes} bytes in {took_s * 1e3:.0f} ms")
     assert not pipeline.changes(build(team), direct.installed())
-
-
-# ---- VMware's IP hash ------------------------------------------------------------------
-
-
-def by_trace(bed: Bed, source: int, destination: int, version: int = 4) -> list[str]:
-    """The uplinks by which the first VM's frames between two addresses leave."""
-    if version == 4:
-        addresses = {"nw_src": str(IPv4Address(source)), "nw_dst": str(IPv4Address(destination))}
-    else:
-        pair = (f"2001:db8::{a >> 16:x}:{a & 0xFFFF:x}" for a in (source, destination))
-        addresses = dict(zip(("ipv6_src", "ipv6_dst"), pair, strict=True))
-    vm = bed.vms[0]
-    known: Fields = {"dl_src": vm.mac, "dl_dst": OUTSIDER, "eth_type": ETH_TYPES[version]}
-    return outputs(bed.ovs, bed.bridge, str(number(bed, vm.port)), **known, **addresses)
-
-
-@on_a_wide_bed
-@pytest.mark.parametrize("uplinks", [2, 3, 4, 5, 8])
-def test_ip_hash_of_any_addresses(bed: Bed, direct: Direct, uplinks: int) -> None:
-    install(bed, direct, team_of(bed, Classifier.IP_PAIR, uplinks=uplinks, on_a_lag=True))
-    drawn = random.Random(uplinks)
-    for _ in range(PAIRS):
-        source, destination = drawn.getrandbits(32), drawn.getrandbits(32)
-        bucket = ip_hash(IPv4Address(source), IPv4Address(destination), uplinks)
-        for version in (4, 6):
-            left_by = by_trace(bed, source, destination, version)
-            assert left_by == [bed.uplinks[bucket].name], f"{source:x} to {destination:x}"
 
 
 # ---- packets ---------------------------------------------------------------------------
@@ -245,18 +205,6 @@ def test_connections_use_all_uplinks_and_show_their_own_address_at_home_only(
 
 @on_a_bed
 @by_either_hash
-def test_on_a_lag_connections_use_all_uplinks_under_their_own_address(
-    bed: Bed, direct: Direct, dp_hash: bool
-) -> None:
-    install(bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash, on_a_lag=True))
-    vm = bed.vms[0]
-    as_sent = [(u.name, vm.mac, VLAN) for u in bed.uplinks]
-    used = uplinks_of(bed, connections(bed, vm, VLAN), *as_sent)
-    assert set(used) == {u.name for u in bed.uplinks}
-
-
-@on_a_bed
-@by_either_hash
 def test_with_an_uplink_down_its_connections_leave_by_others_and_those_stay(
     bed: Bed, direct: Direct, dp_hash: bool
 ) -> None:
@@ -282,47 +230,6 @@ def test_with_an_uplink_down_its_connections_leave_by_others_and_those_stay(
 
 @on_a_bed
 @by_either_hash
-def test_uplinks_that_do_not_carry_a_vlan_leave_its_frames_to_the_home(
-    bed: Bed, direct: Direct, dp_hash: bool
-) -> None:
-    carried = {1: port_vlans("trunk", None, (0, 99)), 3: port_vlans("native-untagged", VLAN, (0,))}
-    team = install(
-        bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash, uplink_vlans=carried)
-    )
-    vm = bed.vms[0]
-    names = [u.name for u in bed.uplinks]
-    for vlan, tags in (
-        (VLAN, {names[0]: VLAN, names[2]: VLAN, names[3]: 0}),
-        (0, {names[0]: 0, names[1]: 0, names[2]: 0}),
-    ):
-        expected = recognizable(bed, team, vm, names[0], tags)
-        used = uplinks_of(bed, connections(bed, vm, vlan), *expected)
-        assert set(used) == tags.keys()
-
-
-@on_a_bed
-@by_either_hash
-def test_what_tells_where_a_vm_is_leaves_by_its_home_as_it_is(
-    bed: Bed, direct: Direct, dp_hash: bool
-) -> None:
-    install(bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash))
-    for vm, home in zip(bed.vms, bed.uplinks, strict=False):
-        vlan = vm.vlan or 0
-        shots = [
-            bed.shot(vm.point, build, vm.mac, vlan, 0, kind)
-            for kind, build in {**frames.FLOODED, **frames.ANNOUNCEMENTS}.items()
-        ]
-        seen = left_by(bed, shots)
-        for shot in shots:
-            assert seen[shot.frame_id] == [(home.name, vm.mac, vlan)], shot.story
-        for fields in (ARP, *NEIGHBOUR_DISCOVERY):
-            sent: Fields = {"dl_src": vm.mac, "dl_dst": OUTSIDER, "vlan_tci": 0, **fields}
-            traced = outputs(bed.ovs, bed.bridge, str(number(bed, vm.port)), **sent)
-            assert traced == [home.name], f"{fields} of {vm}"
-
-
-@on_a_bed
-@by_either_hash
 def test_fragments_leave_with_the_first_of_their_datagram(
     bed: Bed, direct: Direct, dp_hash: bool
 ) -> None:
@@ -339,94 +246,3 @@ def test_fragments_leave_with_the_first_of_their_datagram(
         assert len(ways[0]) == 1 and len({*ways}) == 1, f"host {host}: {ways}"
         used |= {*ways[0]}
     assert len(used) > 1
-
-
-@on_a_bed
-def test_a_source_address_keeps_to_one_uplink(bed: Bed, direct: Direct) -> None:
-    install(bed, direct, team_of(bed, Classifier.SOURCE_MAC))
-    vm = bed.vms[0]
-    kinds = [*frames.FLOODED.values(), *frames.ANNOUNCEMENTS.values()]
-    shots = {
-        mac: [bed.shot(vm.point, build, mac, 0, 0, f"{build.__name__} of {mac}") for build in kinds]
-        for mac in (f"02:cc:00:00:00:{n:02x}" for n in range(16))
-    }
-    seen = left_by(bed, [shot for of_one in shots.values() for shot in of_one])
-    used = set()
-    for mac, of_one in shots.items():
-        (first, *_), *_ = (seen[shot.frame_id] for shot in of_one)
-        assert first[1:] == (mac, 0)
-        assert all(seen[shot.frame_id] == [first] for shot in of_one), f"{mac}: {seen}"
-        used.add(first[0])
-    assert used == {u.name for u in bed.uplinks}
-
-
-@on_a_bed
-@pytest.mark.parametrize("classifier", [Classifier.SOURCE_MAC, Classifier.SOURCE_MAC_VLAN])
-def test_an_address_in_many_vlans(bed: Bed, direct: Direct, classifier: Classifier) -> None:
-    install(bed, direct, team_of(bed, classifier))
-    vm = next(vm for vm in bed.vms if vm.vlan is None)
-    frame = {"dl_src": vm.mac, "dl_dst": OUTSIDER, "dl_type": "0x1234"}
-    used = set()
-    for vlan in range(1, 17):
-        out = outputs(bed.ovs, bed.bridge, vm.port, **frame, vlan_tci=0x1000 | vlan)
-        (left,) = (port for port in out if port in {uplink.name for uplink in bed.uplinks})
-        used.add(left)
-    assert (len(used) > 1) == (classifier is Classifier.SOURCE_MAC_VLAN), used
-
-
-@on_a_bed
-def test_groups_are_reported_where_they_are_heard_by_nobody_in_particular(
-    bed: Bed, direct: Direct
-) -> None:
-    """A source address is known to switches upstream at its own uplink, which may be another."""
-    team = install(bed, direct, team_of(bed, Classifier.SOURCE_MAC))
-    for vm, uplink, ofport in zip(bed.vms, bed.uplinks, team.uplinks, strict=False):
-        report = bed.shot(vm.point, frames.igmp_report, vm.mac, vm.vlan or 0, 0, "a report")
-        (left,) = left_by(bed, [report]).values()
-        assert left == [(uplink.name, team.off_home_macs[ofport], vm.vlan or 0)], str(vm)
-
-
-@on_a_bed
-@by_either_hash
-def test_our_own_frames_that_come_back_reach_nobody(
-    bed: Bed, direct: Direct, dp_hash: bool
-) -> None:
-    team = install(bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash))
-    vm = bed.vms[0]
-
-    def heard_of(source: str) -> dict[str, set[str]]:
-        """Who hears frames of that source, by whom they are for, whatever uplink they come by."""
-        shots = {
-            name: [
-                bed.shot(u.upstream_end, frames.to(mac), source, VLAN, VLAN, source)
-                for u in bed.uplinks
-            ]
-            for name, mac in (("a VM", vm.mac), ("all", frames.BROADCAST), ("nobody", OUTSIDER))
-        }
-        copies = bed.fire([shot for of_one in shots.values() for shot in of_one])
-        return {
-            name: {at for shot in of_one for at in copies[shot.frame_id].points}
-            for name, of_one in shots.items()
-        }
-
-    for source in team.off_home_macs.values():
-        assert heard_of(source) == {"a VM": set(), "all": set(), "nobody": set()}
-    everybody = {str(station) for station in bed.stations}
-    others = {"a VM": {"vm0"}, "all": everybody, "nobody": everybody}
-    assert heard_of("02:ee:00:00:00:03") == others
-
-
-@on_a_bed
-@by_either_hash
-def test_buckets_count_what_they_send(bed: Bed, direct: Direct, dp_hash: bool) -> None:
-    install(bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash))
-    assert {key for key, _ in direct.counters().buckets} == {(1, b) for b in range(BUCKETS)}
-    shots = [shot for made in connections(bed, bed.vms[0], 0) for shot in made]
-    expected = sum(len(shot.frame) for shot in shots)
-    before = counted(direct)
-    left_by(bed, shots)
-    wait_until(lambda: counted(direct) - before == expected, f"{expected} bytes are counted")
-
-
-def counted(direct: Direct) -> float:
-    return sum(sample.tx_bytes or 0 for _, sample in direct.counters().buckets)

@@ -8,8 +8,6 @@ its flows for everything else.
 from __future__ import annotations
 
 import functools
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -18,11 +16,10 @@ from controller.dataplane import pipeline
 from controller.dataplane.pipeline import build
 from controller.dataplane.team import Endpoint, Team
 from policies.classifiers import Classifier
-from tests.switch import datapath, frames
-from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, on_beds, run
+from tests.switch import frames
+from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, on_beds
 from tests.switch.direct import Direct
 from tests.switch.test_hashing import in_turn, install, segment, team_of
-from tests.switch.waiting import wait_until
 from tests.switch.wire import Heard
 
 OFF_HOME = "0a:1c:00:00:00:{:02x}"
@@ -123,83 +120,3 @@ def test_addresses_move_to_another_uplink_with_what_has_them(
         bed.revalidated()
         assert left(bed, connections(bed)) == before
         can_be_answered(bed, team)
-
-
-# ---- tunnels of the kernel, with a peer in userspace ---------------------------------------
-
-
-OUTER, PEER = "198.18.0.1", "198.18.0.2"
-INNER = "198.19.0.1"
-# Each has a connection of its own in the outer network.
-INNER_PEERS = [f"198.19.0.{number}" for number in range(101, 117)]
-VNI = "7"
-# A switch that has no core for a second answers late.
-ANSWERED_S = 30
-
-
-@pytest.fixture
-def tunnel(bed: Bed) -> Iterator[None]:
-    """The first VM is a host whose kernel sends tunnels; the switch upstream ends them itself."""
-    netns, tor, inner = str(bed.vms[0].point.netns), bed.tor, f"{bed.prefix}pn"
-    device = ["type", "vxlan", "id", VNI, "local", OUTER, "remote", PEER, "dstport", "4789"]
-    for words in (
-        ["addr", "add", f"{OUTER}/24", "dev", "eth0"],
-        ["link", "add", "vx0", *device, "dev", "eth0"],
-        ["addr", "add", f"{INNER}/24", "dev", "vx0"],
-        ["link", "set", "vx0", "up", "mtu", "1400"],
-    ):
-        run("ip", "-n", netns, *words)
-    options = [f"options:remote_ip={OUTER}", f"options:key={VNI}"]
-    setting = ["--", "set", "interface", "vx0", "type=vxlan", *options]
-    datapath_type = ["--", "set", "bridge", inner, datapath.SETTING]
-    tor.ovs.vsctl("add-br", inner, *datapath_type, "--", "add-port", inner, "vx0", *setting)
-    # Otherwise the kernel answers for the switch's address at the ends of uplinks as well.
-    run("sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=1", netns=tor.netns)
-    addresses = [f"addr add {address}/24 dev {inner}" for address in INNER_PEERS]
-    own = [f"addr add {PEER}/24 dev {bed.upstream}", f"link set {bed.upstream} up"]
-    lines = "\n".join([*own, f"link set {inner} up mtu 1400", *addresses])
-    run("ip", "-n", tor.netns, "-batch", "-", stdin=lines)
-    yield
-    tor.ovs.vsctl("del-br", inner)
-    run("ip", "-n", tor.netns, "addr", "del", f"{PEER}/24", "dev", bed.upstream)
-    run("ip", "-n", netns, "link", "del", "vx0")
-    run("ip", "-n", netns, "addr", "del", f"{OUTER}/24", "dev", "eth0")
-
-
-def answers(bed: Bed, address: str, within_s: int = 1) -> bool:
-    """Whether one ping is answered, within so many seconds."""
-    ping = ["ping", "-c1", f"-W{within_s}", address]
-    command = ["ip", "netns", "exec", str(bed.vms[0].point.netns), *ping]
-    said = subprocess.run(command, capture_output=True, text=True).stdout
-    assert "DUP" not in said and "duplicates" not in said
-    return "1 received" in said
-
-
-def neighbour(bed: Bed) -> str:
-    shown = bed.tor.ovs.run("ovs-appctl", "tnl/neigh/show").splitlines()
-    (found,) = (words[1] for line in shown if (words := line.split())[:1] == [OUTER])
-    return found
-
-
-@pytest.mark.usefixtures("tunnel")
-@pytest.mark.skipif(datapath.NAME != "userspace", reason="the peer is to have the other datapath")
-def test_tunnels_of_the_kernel_work_with_a_peer_in_userspace(bed: Bed, direct: Direct) -> None:
-    """The peer answers to the address that it heard last, whatever ARP said."""
-    team = install(bed, direct, overlay(bed))
-    macs = {mac for _, mac in team.endpoints[0].off_home_macs}
-    heard = set()
-    wait_until(lambda: answers(bed, INNER_PEERS[0]), "the peer answers")
-    for address in INNER_PEERS:
-        bed.tor.ovs.run("ovs-appctl", "revalidator/purge")
-        assert answers(bed, address, ANSWERED_S), (
-            f"{address}, while the peer sends to {neighbour(bed)}"
-        )
-        heard.add(neighbour(bed))
-    assert heard <= {bed.vms[0].mac, *macs} and heard & macs, heard
-    for failed in bed.uplinks:
-        with bed.cable_pulled(failed):
-            # The switch upstream learns where an address has gone from the next frame that has it.
-            for address in INNER_PEERS:
-                answers(bed, address)
-            for address in INNER_PEERS:
-                assert answers(bed, address, ANSWERED_S), f"{address}, without {failed}"

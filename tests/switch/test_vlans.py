@@ -1,4 +1,4 @@
-"""VLANs on a real switch: every mode of a port, re-tagging, MAC floods.
+"""VLANs on a real switch: every mode of a port, and re-tagging.
 
 What a port says in its record and what therefore is on its wire stands in `WAYS`; that it
 is what NORMAL does is asked of the switch itself.
@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.bridge.installation import AUDIT_INTERVAL_S
-from controller.dataplane.tables import ADDRESSES_PER_PORT_MAX
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Station, Uplink, on_beds
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Station, on_beds
 from tests.switch.judging import judges_time, lost_for_want_of_room, soon
 from tests.switch.service import Service
 from tests.switch.trace import copies
@@ -401,74 +400,3 @@ def test_a_silent_vm_is_reached_after_its_trunk_has_grown(bed: Bed, service: Ser
         assert to_it(neighbour) == [str(vm)]
         service.move(vm, bed.uplinks[1])
         wait_until(lambda: to_it(host) == [str(vm)], "the network knows where the VM is")
-
-
-# ---- a VM that makes addresses up ------------------------------------------------------
-
-
-@on_beds(BedSpec(PLAIN, 2, (None, None, None)))
-def test_a_flood_of_addresses_is_bounded_and_hurts_nobody(attached: Bed, service: Service) -> None:
-    bed = attached
-    flooder, neighbour, other = bed.vms
-    service.place(bed, 0, 0, 1)
-    made_up = [
-        f"02:f1:00:00:{i >> 8:02x}:{i & 0xFF:02x}" for i in range(ADDRESSES_PER_PORT_MAX + 200)
-    ]
-    for build in (frames.gratuitous_arp, frames.broadcast, frames.unknown_unicast):
-        shots = [bed.shot(flooder.point, build, mac, 0, 0, build.__name__) for mac in made_up]
-        copies = one_by_one(bed, shots, bed.uplinks[0])
-        for mac, shot in zip(made_up, shots, strict=True):
-            at = copies[shot.frame_id]
-            assert at[str(bed.uplinks[0].upstream_end)] == 1, f"{shot.story} of {mac}: {at}"
-            assert max(at.values()) <= 1, f"{shot.story} of {mac} is delivered twice: {at}"
-            assert not at[str(flooder)], f"{shot.story} of {mac} comes back to its sender"
-    ofport = bed.ofport(flooder.port)
-    for table in (20, 21):
-        assert len(learned_flows(bed, table, ofport)) == ADDRESSES_PER_PORT_MAX
-    assert len(learned_flows(bed, 22, ofport)) <= ADDRESSES_PER_PORT_MAX
-
-    # An address beyond the bound is reached from the network, as any silent VM.
-    frame = frames.plain(OUTSIDER, made_up[-1], 0, 1 << 38)
-    back = Shot(bed.uplinks[0].upstream_end, frame, 0, "to an address that is not learned")
-    assert bed.fire([back])[back.frame_id].at[str(flooder), 0] == 1
-
-    # Its learned addresses are still refreshed, and others still learned.
-    known = learned_flows(bed, 20, ofport)[0]
-    mac = known.partition("dl_dst=")[2][:17]
-
-    def refreshed() -> bool:
-        bed.fire([bed.shot(flooder.point, frames.broadcast, mac, 0, 0, "again")])
-        return any(mac in flow and "hard_age=" in flow for flow in learned_flows(bed, 20, ofport))
-
-    wait_until(refreshed, f"{mac} is refreshed")
-    arrived = "02:f2:00:00:00:01"
-    bed.fire([bed.shot(neighbour.point, frames.broadcast, arrived, 0, 0, "a first word")])
-    frame = frames.plain(other.mac, arrived, 0, 1 << 39)
-    check(bed, [(Shot(other.point, frame, 0, "to the new one"), Counter({(str(neighbour), 0): 1}))])
-
-
-def one_by_one(bed: Bed, shots: list[Shot], uplink: Uplink) -> Mapping[int, Counter[str]]:
-    """Send each frame when the one before has left by the uplink; the points it came out at."""
-    points = [s.point for s in bed.stations]
-    found: dict[int, Counter[str]] = {shot.frame_id: Counter() for shot in shots}
-    with bed.ears(uplink.upstream_end) as left, bed.ears(*points) as ears:
-        for shot in shots:
-            bed.send(shot.point, shot.frame)
-            wait_until(lambda: left.listen(within_s=0.01), f"{shot.story} leaves by {uplink}")
-        left.until_quiet()
-        ears.until_quiet()
-        for name, ear in {**left.by_name, **ears.by_name}.items():
-            for heard in ear.frames():
-                if heard.frame_id in found and not heard.outgoing:
-                    found[heard.frame_id][name] += 1
-    return found
-
-
-def learned_flows(bed: Bed, table: int, ofport: int) -> list[str]:
-    # NXM's own statistics tell how long ago a flow was refreshed.
-    dump = bed.ovs.run("ovs-ofctl", "dump-flows", bed.bridge, f"table={table}")
-    return [
-        line
-        for line in dump.splitlines()
-        if f"{ofport:04x}, duration" in line and "cookie=0x6c627403" in line
-    ]

@@ -1,6 +1,6 @@
 """What hashed VM ports send: once, by the uplink of its bucket, and as switches upstream want it.
 
-Flows and groups are carried out here frame by frame; tests/switch/test_hashing.py asks a switch.
+Flows and groups are carried out here frame by frame; tests/switch/test_presets.py and test_hashing.py ask a switch.
 """
 
 from __future__ import annotations
@@ -202,6 +202,46 @@ def test_every_frame_leaves_once_by_an_uplink_that_lives_and_carries_its_vlan(
     assert all(copy.frame.get(f) == what.get(f) for f in left_alone)
 
 
+@pytest.mark.parametrize("what", CONNECTIONS.values(), ids=CONNECTIONS.keys())
+def test_a_connection_off_its_home_has_the_address_of_the_uplink_it_uses(
+    what: dict[str, int],
+) -> None:
+    buckets = tuple((u,) for u in UPLINKS)
+    seen = {}
+    for source in range(len(buckets)):
+        name = "tcp_src" if "tcp_src" in what else "udp_src"
+        team = spread(Classifier.TRANSPORT, buckets, off_home_macs=OFF_HOME_MACS)
+        (copy,) = sent_by(team, {**what, name: source})
+        seen[copy.port] = copy.frame["eth_src"]
+    home = team.vm_ports[0].order[0]
+    assert seen == {
+        u: as_number("eth_src", VM_MAC if u == home else OFF_HOME_MACS[u]) for u in UPLINKS
+    }
+
+
+@pytest.mark.parametrize("what", HOME_ONLY.values(), ids=HOME_ONLY.keys())
+def test_what_tells_where_the_sender_is_leaves_by_its_home(what: dict[str, int]) -> None:
+    away = ((UPLINKS[3],),) * 4
+    team = spread(Classifier.TRANSPORT, away, off_home_macs=OFF_HOME_MACS)
+    (copy,) = sent_by(team, what)
+    assert copy.port == team.vm_ports[0].order[0]
+    assert copy.frame["eth_src"] == what["eth_src"]
+
+
+@pytest.mark.parametrize("what", CONNECTIONS.values(), ids=CONNECTIONS.keys())
+def test_what_the_uplink_of_a_bucket_does_not_carry_leaves_by_the_home(
+    what: dict[str, int],
+) -> None:
+    vlans = {**dict.fromkeys(UPLINKS, TRUNK), UPLINKS[3]: port_vlans("trunk", None, (0, 8))}
+    away = ((UPLINKS[3],),) * 4
+    macs = OFF_HOME_MACS
+    team = spread(
+        Classifier.TRANSPORT, away, vlans=access(7), uplink_vlans=vlans, off_home_macs=macs
+    )
+    (copy,) = sent_by(team, {**what, Register.VLAN: 7, "vlan_vid": VLAN_PRESENT | 7})
+    assert (copy.port, copy.frame["eth_src"]) == (UPLINKS[0], what["eth_src"])
+
+
 @pytest.mark.parametrize("what", FRAMES.values(), ids=FRAMES.keys())
 def test_on_a_lag_all_of_a_transport_hash_is_spread(what: dict[str, int]) -> None:
     away = ((UPLINKS[3],),) * 4
@@ -251,6 +291,16 @@ def test_a_source_address_stays_on_one_uplink(kind: str, on_a_lag: bool) -> None
         return
     assert copy.port == buckets[as_number("eth_src", VM_MAC) % len(buckets)][0]
     assert copy.frame["eth_src"] == FRAMES[kind]["eth_src"]
+
+
+@pytest.mark.parametrize("classifier", [Classifier.SOURCE_MAC, Classifier.SOURCE_MAC_VLAN])
+def test_an_address_in_many_vlans_uses_several_uplinks_only_where_vlans_count(
+    classifier: Classifier,
+) -> None:
+    team = spread(classifier, tuple((uplink,) for uplink in UPLINKS))
+    sent = (sent_by(team, {**TCP4, Register.VLAN: vlan}) for vlan in range(1, 17))
+    used = {copy.port for copies in sent for copy in copies}
+    assert (len(used) > 1) == (classifier is Classifier.SOURCE_MAC_VLAN)
 
 
 @pytest.mark.parametrize(("on_a_lag", "port"), [(False, UPLINKS[0]), (True, UPLINKS[3])])
