@@ -118,8 +118,14 @@ def test_a_bridge_stays_attached_over_an_upgrade_and_is_given_back_at_removal(
         assert machine.version() == "", "no service is left"
     assert options.exists(), "settings outlive a removal"
 
+    vsctl, uplink = bond.ovs.vsctl, bond.uplinks[0].name
+    odd = 'external_ids:"ovs-lbt-vm-a b, c-pin"="x, ovs-lbt-y=1"'
+    vsctl("set", "bridge", bond.bridge, odd, "external_ids:others=ovs-lbt-z=1")
+    vsctl("set", "interface", uplink, "external_ids:ovs-lbt-capacity-mbps=5")
     purged = machine.apt("purge", "ovs-lbt")
     assert purged.returncode == 0, purged.stdout + purged.stderr
+    assert vsctl("get", "bridge", bond.bridge, "external_ids") == '{others="ovs-lbt-z=1"}'
+    assert vsctl("get", "interface", uplink, "external_ids") == "{}"
     left = ["-xdev", "-name", "*ovs-lbt*", "-not", "-path", f"{packaged.CHECKOUT}/*"]
     # Nothing else may be in /opt, and dpkg removes a directory that is empty.
     machine.do("mkdir", "-p", "/opt")
@@ -303,6 +309,10 @@ def test_what_cannot_be_given_back_is_not_removed_unless_told_so(
     plain.ovs.start_database()
     assert "cookie=0x6c627400" in plain.ofctl("dump-flows"), "the switch goes on by its flows"
     wait_until(lambda: machine.version() == "", "the service is gone")
+    purged = machine.apt("purge", "ovs-lbt")
+    told = "still attached", f": {plain.bridge}; ", "ovs-lbt detach BRIDGE --purge"
+    assert says(purged.stderr, *told), purged.stderr
+    assert "policy" in plain.ovs.vsctl("get", "bridge", plain.bridge, "external_ids")
 
 
 def test_the_command_is_the_package_s_not_a_checkout_s(package: Path, machine: Machine) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 
+from tests.said import says
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, on_beds
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.service import Service
@@ -38,6 +39,8 @@ def test_an_orderly_end_leaves_everything_in_place(attached: Bed, service: Servi
     before = flows_of(attached)
     files = [service.ovs.rundir / name for name in ("ovs-lbt.pid", f"ovs-lbt.{service.pid}.ctl")]
     assert all(file.exists() for file in files)
+    another = service.command("run")
+    assert says(another.stderr, "a service is already running as process", str(service.pid))
     code = service.terminate()
     after = flows_of(attached)
     left = [file.name for file in files if file.exists()]

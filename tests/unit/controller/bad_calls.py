@@ -161,6 +161,7 @@ WRONG_USAGE = {
     "": "the following arguments are required: COMMAND",
     "shwo": "argument COMMAND: no command is named shwo (did you mean show?); to list the names: ovs-lbt --help",
     "--nonsense show": "…",
+    "show '\udcff'": "'\\udcff' is invalid; expected text in UTF-8",
     "show --nonsense": "unrecognized arguments: --nonsense",
     "-t b show": "argument -t/--target: b is invalid; expected ovs-lbt, or ovs-lbt followed by…",
     "-t ../ovs-lbt show": "argument -t/--target: ../ovs-lbt is invalid; expected ovs-lbt, or ovs-lbt followed…",
