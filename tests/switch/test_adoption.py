@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.said import says
-from tests.switch import frames, judging
-from tests.switch.adopting import comes_to, one_line, records, refused, state
+from tests.switch import judging
+from tests.switch.adopting import one_line, state
 from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, PLAIN, Bed, BedSpec, on_beds
 from tests.switch.judging import few_lost, judges_time, repetitions
 from tests.switch.service import Service
-from tests.switch.waiting import HANG_S, stopped, wait_until
-from tests.switch.wire import CountingEar, Ears, Point, Stream
-from topologies.network.private_network import private_network
-from topologies.network.private_ovs import PrivateOvs
+from tests.switch.traffic import Traffic
+from tests.switch.waiting import HANG_S, wait_until
 
 BONDS = [BedSpec(team, 2, (None, None)) for team in (BALANCE_SLB, ACTIVE_BACKUP, LACP)]
 ON_PLAIN = BedSpec(PLAIN, 2, (None, None))
@@ -61,19 +57,19 @@ def test_attach_and_detach_under_load_lose_nothing(in_use: Bed, service: Service
     """Of VMs that send and of one that only receives, from the network and from its neighbour."""
     bed = in_use
     phases: list[range] = []
-    with traffic(bed) as (more, losses):
-        seen = more()
+    with traffic(bed) as flows:
+        seen = flows.go_on()
         rounds = repetitions(ROUNDS_ON_PLAIN_UPLINKS, ROUNDS_IN_BENCH)
         for _ in range(rounds if bed.spec.team == PLAIN else 1):
             service.do("attach", bed.bridge, *bed.uplink_options)
-            attached = more()
+            attached = flows.go_on()
             if bed.spec.team == ACTIVE_BACKUP:
                 spread_over_idle_members(bed, service)
             service.do("detach", bed.bridge)
-            detached = more()
+            detached = flows.go_on()
             phases += [range(seen, attached), range(attached, detached)]
             seen = detached
-        lost = losses()
+    lost = flows.numbers_lost()
     worst = [max(sum(n in phase for n in numbers) for numbers in lost.values()) for phase in phases]
     attaches, detaches = worst[::2], worst[1::2]
     print(f"lost of {bed}, in turn: {attaches} at attach, {detaches} at detach")
@@ -126,32 +122,6 @@ def test_the_address_of_a_silent_vm_is_renewed(in_use: Bed, service: Service) ->
     service.do("detach", bed.bridge)
 
 
-@on_beds(BedSpec(BALANCE_SLB, 2, (10, 10, 20)))
-def test_a_restart_of_the_switch_does_not_lose_a_silent_vm(bed: Bed, service: Service) -> None:
-    """A neighbour that only sends to it still reaches it, and nobody else hears that."""
-    talker, silent, _ = bed.vms
-    bed.introduce()
-    service.do("attach", bed.bridge, *bed.uplink_options)
-    service.wait_ready(bed)
-
-    def known() -> bool:
-        with contextlib.suppress(RuntimeError):  # the bridge is not there yet
-            return f"dl_dst={silent.mac}" in bed.ofctl("dump-flows", "table=20")
-        return False
-
-    bed.ovs.stop("ovs-vswitchd", signal.SIGKILL)
-    bed.ovs.start_switch()
-    wait_until(known, "the address is back with the pipeline")
-    service.wait_ready(bed)
-    ends = [*(u.upstream_end for u in bed.uplinks), *(vm.point for vm in bed.vms)]
-    with bed.ears(*ends) as ears:
-        bed.send(talker.point, frames.udp(talker.mac, silent.mac))
-        wait_until(lambda: heard(ears, silent.point), "the silent VM hears its neighbour")
-        ears.until_quiet()
-        assert [p.name for p in ends if heard(ears, p)] == [silent.point.name]
-    service.do("detach", bed.bridge)
-
-
 # ---- nothing left -----------------------------------------------------------------------
 
 
@@ -173,29 +143,6 @@ def test_detach_leaves_the_bridge_as_it_was(bed: Bed, service: Service, way: str
             service.kill()
         service.do("detach", bed.bridge)
         assert state(bed) == before
-
-
-@on_a_bond
-def test_a_hung_switch_is_told_at_detach_and_cleaned_up_later(bed: Bed, service: Service) -> None:
-    before = state(bed)
-    service.do("attach", bed.bridge, *bed.uplink_options)
-    with stopped(bed.ovs.pid("ovs-vswitchd")):
-        found = refused(service, "detach", bed.bridge)
-        assert "only the configuration was removed" in found
-        assert records(bed) == before["records"]
-    comes_to(bed, before)
-
-
-def test_detach_takes_the_keys_away_where_no_switch_runs() -> None:
-    with private_network(), PrivateOvs(prefix="ovs-lbt-away-") as ovs:
-        ovs.stop("ovs-vswitchd")
-        bond = ["--", "add-bond", "br0", "bond0", "eth0", "eth1"]
-        key = ["--", "set", "bridge", "br0", "external_ids:ovs-lbt-policy=load-based"]
-        ovs.vsctl("--no-wait", "add-br", "br0", *bond, *key)
-        found = refused(Service(ovs), "detach", "br0")
-        assert "the switch is not connected, so only the configuration was removed" in found
-        assert "ovs-lbt" not in ovs.vsctl("get", "bridge", "br0", "external_ids")
-        ovs.vsctl("--no-wait", "del-br", "br0")
 
 
 # ---- who may not, and what cannot ----------------------------------------------------------
@@ -252,35 +199,8 @@ def others(bed: Bed) -> Iterator[None]:
         bed.ofctl("del-groups", "group_id=7")
 
 
-@contextlib.contextmanager
-def traffic(bed: Bed) -> Iterator[tuple[Callable[[], int], Callable[[], dict[str, list[int]]]]]:
-    """1000 pps both ways; what waits for more of each, and what was lost when it has ended."""
+def traffic(bed: Bed) -> Traffic:
+    """1000 pps from a VM and to it, and to one that sends nothing from the network and its neighbour."""
     talker, silent, host = bed.vms[0], bed.vms[1], bed.hosts[0]
-    ways = {
-        "VM to network": (talker, host),
-        "network to VM": (host, talker),
-        "network to silent VM": (host, silent),
-        "VM to silent neighbour": (talker, silent),
-    }
-    flows = [(a.point, frames.udp(a.mac, b.mac)) for a, b in ways.values()]
     bed.introduce_to_normal()
-    ends = [b.point for _, b in ways.values()]
-    points = list(dict.fromkeys(ends))
-    with Ears(points, CountingEar) as ears, Stream(flows, FLOW_PPS) as stream:
-        at = [ears[end] for end in ends]
-
-        def losses() -> dict[str, list[int]]:
-            count = stream.stop().count
-            ears.until_quiet()
-            received = [stream.received(ear, i) for i, ear in enumerate(at)]
-            return {
-                way: [n for n in range(count) if n not in numbers]
-                for way, numbers in zip(ways, received, strict=True)
-            }
-
-        yield functools.partial(stream.more, at, FLOW_PPS // 3), losses
-
-
-def heard(ears: Ears, point: Point) -> bool:
-    """Whether a frame of a test came in at a point."""
-    return any(h.frame_id is not None and not h.outgoing for h in ears[point].frames())
+    return Traffic([(talker, host), (host, talker), (host, silent), (talker, silent)], FLOW_PPS)

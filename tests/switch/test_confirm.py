@@ -11,7 +11,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.switch.adopting import comes_to, refused, state
+from tests.switch.adopting import comes_to, state
 from tests.switch.bed import (
     ACTIVE_BACKUP,
     BALANCE_SLB,
@@ -36,6 +35,7 @@ from tests.switch.judging import few_lost, judges_time
 from tests.switch.service import Service
 from tests.switch.test_adoption import FLOW_PPS, others, traffic
 from tests.switch.test_rescue import check_by
+from tests.switch.traffic import Traffic
 from tests.switch.waiting import HANG_S, NotThere, stopped, wait_until
 
 # How long a change waits. Where something must happen meanwhile, a machine that was too busy for that has
@@ -180,15 +180,16 @@ def nothing_lost(bed: Bed, what: str) -> Iterator[Callable[[], int]]:
     if not bed.spec.on_bond:
         yield lambda: 0
         return
-    with traffic(bed) as (more, losses):
-        more()
-        yield more
-        more()
-        few_lost(lost_of(losses()), 0, FLOW_PPS, f"{what} of {bed} reverted, both killed")
+    with traffic(bed) as flows:
+        flows.go_on()
+        yield flows.go_on
+        flows.go_on()
+    few_lost(lost_of(flows), 0, FLOW_PPS, f"{what} of {bed} reverted, both killed")
 
 
-def lost_of(losses: dict[str, list[int]]) -> dict[str, int]:
+def lost_of(flows: Traffic) -> dict[str, int]:
     """How many frames of each way were lost, and which: frames in a row tell of a switch that waited."""
+    losses = flows.numbers_lost()
     print({way: f"{len(lost)}: {lost[:1]} to {lost[-1:]}" for way, lost in losses.items() if lost})
     return {way: len(lost) for way, lost in losses.items()}
 
@@ -251,43 +252,6 @@ def test_two_links_never_become_a_loop(bed: Bed, own: Service) -> None:
 # ---- what hangs meanwhile ----------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def attached_meanwhile(
-    own: Service, bed: Bed, meanwhile: Callable[[], contextlib.AbstractContextManager[object]]
-) -> Iterator[float]:
-    """An attach waits to be confirmed when something begins that lasts as long as this block.
-
-    Yields when the attach is to be reverted.
-    """
-    for wait_s in (SHORT_S, *WAITS_S[1:]):
-        own.do("attach", bed.bridge, "--rollback-after", str(wait_s))
-        change = waiting(bed)
-        with meanwhile():
-            if change is not None and time.time() < change["until"]:
-                yield change["until"]
-                return
-        own.start()
-        again(own, bed)
-    raise AssertionError(f"too slow to prove anything within {WAITS_S[-1]} s")
-
-
-@pytest.mark.parametrize("dead", [False, True], ids=["service alive", "service killed"])
-def test_it_is_tried_until_the_database_answers(bed: Bed, own: Service, dead: bool) -> None:
-    before = state(bed)
-
-    @contextlib.contextmanager
-    def database_hangs() -> Iterator[None]:
-        if dead:
-            own.kill()
-        with stopped(bed.ovs.pid("ovsdb-server")):
-            yield
-
-    with attached_meanwhile(own, bed, database_hangs) as until_s:
-        wait_until(lambda: time.time() > until_s + 4, "its time has long passed")
-    reverted(own, bed)
-    comes_to(bed, before)
-
-
 def test_a_service_that_hangs_does_not_stop_it(bed: Bed, own: Service) -> None:
     before = state(bed)
     own.do("attach", bed.bridge, "--rollback-after", str(SHORT_S))
@@ -302,43 +266,6 @@ def test_a_service_that_hangs_does_not_stop_it(bed: Bed, own: Service) -> None:
         return False
 
     wait_until(follows, "it follows when it goes on")
-
-
-def test_a_switch_that_hangs_is_given_back_when_it_answers(bed: Bed, own: Service) -> None:
-    before = state(bed)
-    switch = bed.ovs.pid("ovs-vswitchd")
-    with attached_meanwhile(own, bed, lambda: stopped(switch)) as until_s:
-        wait_until(lambda: time.time() > until_s + 8, "its time has long passed")
-        assert waiting(bed), "the database says what remains to be done"
-    reverted(own, bed)
-    comes_to(bed, before)
-
-
-@contextlib.contextmanager
-def all_killed(own: Service) -> Iterator[None]:
-    """The service, and what else would revert."""
-    for pid in agents(own):
-        os.kill(pid, signal.SIGKILL)
-    own.kill()
-    yield
-
-
-def test_an_attempt_ends_though_who_began_it_was_killed(bed: Bed, own: Service) -> None:
-    """Nobody reads what it says then. One that stayed would lead, and the service stand by for ever."""
-    before = state(bed)
-    with attached_meanwhile(own, bed, lambda: all_killed(own)) as until_s:
-        wait_until(lambda: time.time() > until_s, "its time has passed")
-        reading, writing = os.pipe()
-        os.close(reading)
-        words = [sys.executable, "-P", "-m", "controller.reversal", "once", bed.bridge]
-        with subprocess.Popen(words, env=own.ovs.env, stdout=writing, stderr=writing) as attempt:
-            os.close(writing)
-            try:
-                assert attempt.wait(HANG_S) == 0
-            finally:
-                attempt.kill()
-    assert waiting(bed) is None
-    comes_to(bed, before)
 
 
 @contextlib.contextmanager
@@ -386,20 +313,3 @@ def attach_and_confirm(own: Service, bed: Bed, dead: bool, within: Sequence[str]
         if confirmed.returncode == 0:
             own.do("detach", bed.bridge)
     raise AssertionError(f"too slow to prove anything within {WAITS_S[-1]} s")
-
-
-@pytest.mark.parametrize("dead", [False, True], ids=["service alive", "service killed"])
-def test_it_can_be_reverted_at_once(bed: Bed, own: Service, dead: bool) -> None:
-    before = state(bed)
-    own.do("attach", bed.bridge, "--rollback-after", "600")
-    if dead:
-        own.kill()
-    assert own.do("rollback", bed.bridge) == f"{bed.bridge}: attach rolled back by an operator\n"
-    assert state(bed) == before
-
-
-def test_a_refused_change_leaves_nobody_waiting(bed: Bed, own: Service) -> None:
-    before = agents(own)
-    told = refused(own, "attach", bed.bridge, "--policy", "fastest", "--rollback-after", "600")
-    assert "policy: fastest" in told
-    wait_until(lambda: agents(own) <= before, "the process has ended")

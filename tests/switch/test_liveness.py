@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from tests.switch import frames, judging
+from tests.switch import judging
 from tests.switch.bed import (
     BALANCE_SLB,
     PLAIN,
-    STATIC_LAG,
     Bed,
     BedSpec,
-    Station,
     Uplink,
     on_beds,
     run,
 )
 from tests.switch.judging import at_least, at_most, few_twice, judges_time, soon
 from tests.switch.service import Service
+from tests.switch.traffic import Traffic
 from tests.switch.waiting import wait_until
-from tests.switch.wire import STREAM_SHIFT, Ears, Stream
 
 FLOW_PPS = 100
 PLACES = (0, 1, 0, 1)
@@ -36,7 +33,8 @@ LEFT_WITHIN_S = 3.0
 # other tests it is half as fast: a test may get no core for a moment between the two.
 LEARNING_S, LEARNING_FAILBACK_DELAY_S = (3.0, 4.5) if judging.benching else (6.0, 9.0)
 TWICE_MAX = 2
-ALL_ARRIVE_WITHIN_S = 0.2
+# So many more frames of each flow prove that it arrives.
+ALL_ARRIVE_FRAMES = 20
 
 BEDS = [BedSpec(team, 2, (None,) * len(PLACES)) for team in (PLAIN, BALANCE_SLB)]
 
@@ -52,8 +50,8 @@ def test_bfd_leaves_a_link_that_carries_nothing(
     service.place(bed, *PLACES)
     gaps_s = {}
     with bfd(bed, service):
-        with streams(bed) as (stream, ears):
-            gaps_s["service alive"] = left(bed, stream, ears, first)
+        with Traffic.of(bed, pps=FLOW_PPS) as alive:
+            left_at = left(bed, alive, first)
             wait_until(lambda: silent(service, bed, first) == ["BFD"], "it is said what is silent")
             assert bed.carrier(first), "its link is still there"
             assert "no answer" in service.do("show", bed.bridge)
@@ -64,17 +62,20 @@ def test_bfd_leaves_a_link_that_carries_nothing(
             back_s = heal(bed, service, first)
             wait_until(lambda: placed(bed, service), "they return")
             delay_s = time.monotonic() - back_s
+        gaps_s["service alive"] = alive.silent_s(left_at)
         told = service.do("history", bed.bridge)
         assert f"no BFD response on {first}" in told and f"the link of {first} went up" in told
-        with streams(bed) as (dead_stream, dead_ears):
+        with Traffic.of(bed, pps=FLOW_PPS) as dead:
             with service.dead():
-                gaps_s["service dead"] = left(bed, dead_stream, dead_ears, first)
+                left_at = left(bed, dead, first)
             heal(bed, service, first)
             wait_until(lambda: placed(bed, service), "they return")
+        gaps_s["service dead"] = dead.silent_s(left_at)
     for who, gap_s in gaps_s.items():
         record_property(f"longest silence of a VM, s, {who}", round(gap_s, 3))
     print(f"{bed}: longest silence of a VM: {gaps_s}; failback after {delay_s:.2f} s")
-    few_twice(twice(bed, stream, ears) | twice(bed, dead_stream, dead_ears), TWICE_MAX)
+    for traffic in (alive, dead):
+        few_twice(traffic.twice(), TWICE_MAX)
     for who, gap_s in gaps_s.items():
         soon(f"longest silence of a VM, {who}", gap_s, LEFT_WITHIN_S)
     at_least("back after, s", delay_s, FAILBACK_DELAY_S / 2, 0)
@@ -89,53 +90,26 @@ def test_no_failback_to_a_port_upstream_that_does_not_forward_yet(
     bed, (first, _) = attached, attached.uplinks
     service.do("set", "bridge", bed.bridge, f"failback-delay-s={LEARNING_FAILBACK_DELAY_S:g}")
     service.place(bed, *PLACES)
-    with streams(bed) as (stream, ears):
+    with Traffic.of(bed, pps=FLOW_PPS) as traffic:
+        traffic.go_on(ALL_ARRIVE_FRAMES)
         with bed.cable_pulled(first):
             wait_until(lambda: on_others(bed, service, first), "all leave it")
-            wait_until(lambda: all_arrive(bed, stream, ears), "all flows arrive")
+            traffic.go_on(ALL_ARRIVE_FRAMES)
             set_upstream_port(bed, first, "no-forward", "no-receive")
             plugged_s = time.time()
         time.sleep(max(0.0, plugged_s + LEARNING_S - time.time()))
         assert on_others(bed, service, first), "they returned before it forwarded"
         set_upstream_port(bed, first, "receive", "forward")
         wait_until(lambda: placed(bed, service), "they return")
-        wait_until(lambda: all_arrive(bed, stream, ears), "all flows arrive")
-        stream.stop()
-        ears.until_quiet()
-    gap_s = longest_gap(bed, stream, ears, plugged_s)
+        traffic.go_on(ALL_ARRIVE_FRAMES)
+    gap_s = traffic.silent_s(plugged_s)
     record_property("longest silence of a VM, s", round(gap_s, 3))
     print(f"longest silence of a VM since the cable was plugged in: {gap_s:.3f} s")
-    lost = lost_since(bed, stream, ears, plugged_s)
-    few_twice(twice(bed, stream, ears), TWICE_MAX)
+    lost = max(traffic.lost_after(plugged_s).values(), default=0)
+    few_twice(traffic.twice(), TWICE_MAX)
     # More than that is a blackhole.
     most = FLOW_PPS * LEARNING_S / 2
-    at_most("frames lost since the cable was plugged in", max(lost.values()), 0, most)
-
-
-@on_beds(BedSpec(STATIC_LAG, 2, (None,) * 2))
-def test_a_lag_member_that_is_live_upstream_alone_delivers(attached: Bed, service: Service) -> None:
-    """One end of a link that returns hears of it up to a second later, and the other sends by it.
-
-    Here BFD watches at this end only, so that it gets no answer.
-    """
-    bed, (first, second) = attached, attached.uplinks
-    bed.ovs.vsctl("set", "interface", first.name, "bfd:enable=true")
-    try:
-        wait_until(lambda: silent(service, bed, first) == ["BFD"], "it is not live here")
-        wait_until(lambda: on_others(bed, service, first), "all leave it")
-        bed.settled()
-        assert _broadcast_by(bed, first) == sorted(map(str, bed.stations))
-        with bed.cable_pulled(second):
-            bed.revalidated()
-            wait_until(lambda: not _broadcast_by(bed, first), "nobody here could answer")
-    finally:
-        bed.ovs.vsctl("clear", "interface", first.name, "bfd")
-
-
-def _broadcast_by(bed: Bed, uplink: Uplink) -> list[str]:
-    """Where a broadcast comes out that the network sends by this uplink."""
-    end, source = uplink.upstream_end, "02:ee:00:00:00:01"
-    return bed.comes_out(bed.shot(end, frames.broadcast, source, 0, 0, "a broadcast"))
+    at_most("frames lost since the cable was plugged in", lost, 0, most)
 
 
 # ---- what is done to links -------------------------------------------------------------
@@ -206,78 +180,13 @@ def set_upstream_port(bed: Bed, uplink: Uplink, *flags: str) -> None:
         bed.tor.ovs.run("ovs-ofctl", "mod-port", bed.upstream, port, flag)
 
 
-def left(bed: Bed, stream: Stream, ears: Ears, uplink: Uplink) -> float:
-    """The longest silence, in seconds, of a VM whose uplink swallows everything from now on."""
-    since_s = time.time()
+def left(bed: Bed, traffic: Traffic, uplink: Uplink) -> float:
+    """When an uplink began to swallow everything, once all flows arrive all the same."""
+    traffic.go_on(ALL_ARRIVE_FRAMES)
+    swallowed_at = time.time()
     swallow(bed, uplink)
-    wait_until(lambda: all_arrive(bed, stream, ears), f"all leave {uplink}")
-    return longest_gap(bed, stream, ears, since_s)
-
-
-# ---- traffic, both ways ----------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def streams(bed: Bed) -> Iterator[tuple[Stream, Ears]]:
-    """A steady flow from each VM to the host, and from the host to each VM."""
-    host = bed.hosts[0]
-    bed.revalidated()
-    flows = [(vm.point, frames.udp(vm.mac, host.mac)) for vm in bed.vms]
-    flows += [(host.point, frames.udp(host.mac, vm.mac)) for vm in bed.vms]
-    points = [host.point, *(vm.point for vm in bed.vms)]
-    with bed.ears(*points) as ears, Stream(flows, FLOW_PPS) as stream:
-        wait_until(lambda: all_arrive(bed, stream, ears), "all flows arrive")
-        yield stream, ears
-        stream.stop()
-        ears.until_quiet()
-
-
-def flows(bed: Bed) -> Iterator[tuple[int, Station, str]]:
-    """Each flow's number, where it should be heard, and its name."""
-    count = len(bed.vms)
-    for number, vm in enumerate(bed.vms):
-        yield number, bed.hosts[0], f"from {vm}"
-        yield number + count, vm, f"to {vm}"
-
-
-def all_arrive(bed: Bed, stream: Stream, ears: Ears) -> bool:
-    """Whether a frame of each flow comes within a moment."""
-    deadline_s = time.monotonic() + ALL_ARRIVE_WITHIN_S
-    before = {name: len(ear.frames()) for name, ear in ears.by_name.items()}
-    waiting = {stream.first_id(flow) >> STREAM_SHIFT for flow, _, _ in flows(bed)}
-    while waiting and time.monotonic() < deadline_s:
-        ears.listen(within_s=0.02)
-        for name, ear in ears.by_name.items():
-            new = ear.frames()[before[name] :]
-            waiting -= {h.frame_id >> STREAM_SHIFT for h in new if h.frame_id and not h.outgoing}
-    return not waiting
-
-
-def longest_gap(bed: Bed, stream: Stream, ears: Ears, since_s: float) -> float:
-    """The longest time for which nothing of a flow arrived, of all flows."""
-    longest_s = 0.0
-    for flow, at, _ in flows(bed):
-        times = sorted(at_s for _, at_s in stream.arrivals(ears[at.point], flow))
-        pairs = itertools.pairwise(at_s for at_s in times if at_s >= since_s - 0.1)
-        longest_s = max(longest_s, *(b - a for a, b in pairs))
-    return longest_s
-
-
-def lost_since(bed: Bed, stream: Stream, ears: Ears, since_s: float) -> dict[str, int]:
-    """Of each flow, the frames that never came, between the first and the last that did."""
-    lost = {}
-    for flow, at, name in flows(bed):
-        numbers = {n for n, at_s in stream.arrivals(ears[at.point], flow) if at_s >= since_s}
-        lost[name] = max(numbers) - min(numbers) + 1 - len(numbers)
-    return lost
-
-
-def twice(bed: Bed, stream: Stream, ears: Ears) -> dict[str, int]:
-    """Of each flow, the frames that came more than once."""
-    return {
-        name: sum(n > 1 for n in stream.received(ears[at.point], flow).values())
-        for flow, at, name in flows(bed)
-    }
+    traffic.go_on(ALL_ARRIVE_FRAMES)
+    return swallowed_at
 
 
 # ---- what is shown ---------------------------------------------------------------------

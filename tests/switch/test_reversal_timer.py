@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections.abc import Iterator
@@ -44,11 +43,10 @@ def test_a_timer_of_systemd_undoes_what_is_not_confirmed(
     bond: Bed, own: Service, machine: Machine
 ) -> None:
     bed, before = bond, state(bond)
-    with contextlib.ExitStack() as running:
-        more, losses = running.enter_context(traffic(bed))
-        more()
+    with traffic(bed) as flows:
+        flows.go_on()
         words = ["attach", bed.bridge]
-        change = change_and_kill_both(own, bed, *words, within=machine.within, listen=more)
+        change = change_and_kill_both(own, bed, *words, within=machine.within, listen=flows.go_on)
         assert set(before["flows"]) < set(change.changed["flows"])
         assert change.processes == set(), "a timer waits, and no process"
         history = reverted(own, bed)
@@ -56,8 +54,8 @@ def test_a_timer_of_systemd_undoes_what_is_not_confirmed(
         assert state(bed) == before
         told = r"attach rolled back by the timer, not confirmed by \d\d:\d\d:\d\d UTC"
         assert re.search(rf"reverted: {told}\n", history), history
-        more()
-        few_lost(lost_of(losses()), 0, FLOW_PPS, f"attach of {bed} reverted by a timer")
+        flows.go_on()
+    few_lost(lost_of(flows), 0, FLOW_PPS, f"attach of {bed} reverted by a timer")
     wait_until(lambda: not machine.do(*TIMERS), "systemd forgets the timer")
     log = machine.do("journalctl", "--no-pager", "-u", "ovs-lbt-reversal-*")
     assert f"{bed.bridge}: attach rolled back by the timer, not confirmed by " in log, log

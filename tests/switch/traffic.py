@@ -56,11 +56,11 @@ class Traffic:
         self._began_at = 0.0
 
     @classmethod
-    def of(cls, bed: Bed, vms: Sequence[Station] = ()) -> Traffic:
+    def of(cls, bed: Bed, vms: Sequence[Station] = (), pps: float = FLOW_PPS) -> Traffic:
         """Every VM of a bed, or some of them, and the host upstream talk to each other."""
         host, vms = bed.hosts[0], vms or bed.vms
         ways = [*((vm, host) for vm in vms), *((host, vm) for vm in vms)]
-        return cls(ways, fence=bed.fence_what_runs)
+        return cls(ways, pps, fence=bed.fence_what_runs)
 
     def __enter__(self) -> Traffic:
         self._stream.__enter__()
@@ -74,9 +74,9 @@ class Traffic:
         finally:
             self._ears.close()
 
-    def go_on(self, count: int = FRAMES) -> None:
-        """Return when that many more frames of each flow have arrived."""
-        self._stream.more(self._heard_by, count)
+    def go_on(self, count: int = FRAMES) -> int:
+        """Return when that many more frames of each flow have arrived: the number that all are past."""
+        return self._stream.more(self._heard_by, count)
 
     def warm_up(self) -> None:
         """Have each flow arrive, and count what comes from then on.
@@ -90,13 +90,33 @@ class Traffic:
         """After the block: how many frames of a flow never arrived, of those that lost any."""
         return self._where(lambda copies: copies == 0)
 
+    def numbers_lost(self) -> dict[str, list[int]]:
+        """After the block: which frames of each flow never arrived."""
+        numbers = range(self._begin, self._sent)
+        received = zip(self._flows, self._received(), strict=True)
+        return {flow: [n for n in numbers if n not in copies] for flow, copies in received}
+
     def lost_after(self, at: float) -> dict[str, int]:
         """The same of frames that were sent after a time, in seconds since the epoch."""
-        return self._where(lambda copies: copies == 0, int((at - self._began_at) * self._pps) + 1)
+        return self._where(lambda copies: copies == 0, self._number_at(at))
 
     def twice(self) -> dict[str, int]:
         """After the block: how many frames of a flow arrived more than once, if any did."""
         return self._where(lambda copies: copies > 1)
+
+    def silent_s(self, since_at: float) -> float:
+        """After the block: for how long no frame of a flow arrived that was sent after a time, of all flows."""
+        longest, first = 0, self._number_at(since_at)
+        for copies in self._received():
+            row = 0
+            for number in range(first, self._sent):
+                row = 0 if copies.get(number) else row + 1
+                longest = max(longest, row)
+        return longest / self._pps
+
+    def _number_at(self, at: float) -> int:
+        """The number of the first frame of each flow that was sent after a time."""
+        return int((at - self._began_at) * self._pps) + 1
 
     def _where(self, is_bad: Callable[[int], bool], first: int = 0) -> dict[str, int]:
         found = {}
