@@ -229,6 +229,11 @@ class Service:
         assert len(found) == 1, f"show {bridge} --json lists {shown}"
         return found[0]
 
+    def history(self, bed: Bed) -> list[dict[str, Any]]:
+        """What `history --json` says of a bed's bridge."""
+        told = self.do("history", bed.bridge, "--json", "--last", "1000")
+        return [json.loads(line) for line in told.splitlines()]
+
     def port(self, bed: Bed, station: Station | str) -> dict[str, Any]:
         """What `show --json` says of a VM port."""
         name = station if isinstance(station, str) else station.port

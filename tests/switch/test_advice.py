@@ -28,12 +28,11 @@ from controller.operations.operator import LOST
 from controller.text.wording import OUR_LOG
 from tests.advice import Advice
 from tests.documents import ROOT
-from tests.switch import frames
+from tests.switch import datapath, frames
 from tests.switch.bed import BALANCE_SLB, LACP, PLAIN, Bed, BedSpec, Shot, Uplink, Upstream, run
 from tests.switch.path_faults import blocked, faults, probes
 from tests.switch.service import Service
 from tests.switch.systemd import Machine
-from tests.switch.test_endpoints import ADDRESSES, tunnel
 from tests.switch.test_invalid_teams import (
     new_cable,
     renamed_member,
@@ -60,6 +59,7 @@ BROADCASTS = 12
 # Two flows fill an uplink beyond the threshold, and one does not.
 FLOW_PPS, FRAME_BYTES, CAPACITY_MBPS = 100, 1250, 2
 PROMETHEUS = shlex.quote(str(ROOT / "dashboards/provisioning"))
+ADDRESSES, REMOTE = ("198.18.0.1", "198.18.0.2"), "198.18.0.9"
 OPENFLOW_13, HELLO, ECHO_REQUEST, ECHO_REPLY, BARRIER_REQUEST = 4, 0, 2, 3, 20
 UNITS = r"systemctl (start|restart) (openvswitch-switch|ovs-lbt)"
 
@@ -635,6 +635,32 @@ def vms_with_more_addresses(at: Stage) -> Generator[Case]:
                 bed.set("interface", bed.patch, unit=unit)
             yield Case(attach, solved=lambda: key()[1].strip() == "source-mac")
             at.own.do("detach", at.br, "--purge")
+
+
+@contextlib.contextmanager
+def tunnel(bed: Bed, detach: Callable[[], object]) -> Iterator[tuple[str, str, str]]:
+    """An integration bridge with a tunnel from the first of two internal ports of the bed's bridge.
+
+    `detach`: undoes an attach when the block ends.
+    """
+    inner, first, second, name = (f"{bed.prefix}{end}" for end in ("in", "t1", "t2", "g1"))
+    made = ["add-br", inner, "--", "set", "bridge", inner, datapath.SETTING]
+    for port in (first, second):
+        made += ["--", "add-port", bed.bridge, port, "--", "set", "interface", port]
+        made += ["type=internal"]
+    made += ["--", "add-port", inner, name, "--", "set", "interface", name, "type=geneve"]
+    bed.ovs.vsctl(*made, f"options:local_ip={ADDRESSES[0]}", f"options:remote_ip={REMOTE}")
+    for port, address in zip((first, second), ADDRESSES, strict=True):
+        run("ip", "addr", "add", f"{address}/24", "dev", port)
+        run("ip", "link", "set", port, "up")
+    try:
+        yield inner, first, second
+    finally:
+        for key in ("ovn-encap-ip", "ovn-encap-type", "ovn-bridge"):
+            bed.ovs.vsctl("remove", "open_vswitch", ".", "external_ids", key)
+        detach()
+        ports = [word for port in (first, second) for word in ("--", "del-port", port)]
+        bed.ovs.vsctl("del-br", inner, *ports)
 
 
 @state(

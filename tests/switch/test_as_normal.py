@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import re
 import time
 from collections import Counter
@@ -273,30 +272,6 @@ def test_what_is_for_a_vm_that_moves_is_not_dropped(bed: Bed, service: Service) 
         assert not any(count > 1 for came in heard for count in came.values())
 
 
-@on_beds(BACKUP)
-def test_a_vm_that_was_elsewhere_is_reached_there_without_the_service(
-    bed: Bed, service: Service
-) -> None:
-    """Its uplink fails, it sends by the other one, its uplink is back: upstream does not know that."""
-    first, second = bed.uplinks
-    with service.attached(bed, "--policy", "originating-port"):
-        service.place(bed, 0, 0, 0)
-        bed.introduce()
-        drops_copies(bed)
-        with service.dead():
-            with bed.cable_pulled(first):
-                bed.revalidated()
-                bed.introduce()
-                bed.revalidated()
-            bed.revalidated()
-            for vm in bed.vms:
-                for uplink in (first, second):
-                    end, story = uplink.upstream_end, f"for {vm}"
-                    to_it = bed.shot(end, frames.to(vm.mac), bed.hosts[0].mac, 0, 0, story)
-                    assert bed.comes_out(to_it) == [str(vm)], f"by {uplink}"
-        service.wait_ready(bed)
-
-
 def drops_copies(bed: Bed) -> None:
     """Wait until every VM and LOCAL is known upstream to be on its uplink."""
 
@@ -380,54 +355,3 @@ def test_protected_vm_ports_do_not_reach_each_other(bed: Bed, service: Service) 
     finally:
         for port in ports:
             bed.ovs.vsctl("set", "port", port, "protected=false")
-
-
-def modify(bed: Bed, vm: Station, flag: str) -> None:
-    bed.ovs.run("ovs-ofctl", "-O", "OpenFlow10", "mod-port", bed.bridge, vm.port, flag)
-
-
-def of_flags(bed: Bed, service: Service) -> list[str]:
-    """What `check` finds of the flag `no-flood`."""
-    answer = json.loads(service.command("check", bed.bridge, "--json").stdout)
-    return [one["text"] for one in answer["findings"] if one["check"] == "no-flood"]
-
-
-def flooded(bed: Bed) -> Counter[str]:
-    """How often each station receives a host's broadcast."""
-    return Counter(bed.comes_out(bed.frame_of(bed.hosts[0])))
-
-
-@on_beds(BEDS[0])
-def test_a_flag_that_another_program_clears_is_set_again(bed: Bed, service: Service) -> None:
-    vm = bed.vms[0]
-    modify(bed, vm, "flood")
-    bed.introduce_to_normal()
-    assert flooded(bed) == everybody_but(bed), "by NORMAL, the flag has never been set"
-    with service.attached(bed, "--policy", "originating-port"):
-        assert not of_flags(bed, service)
-        modify(bed, vm, "flood")
-        wait_until(lambda: vm.port in bed.not_flooded(), "the flag is set again")
-        bed.revalidated()
-        assert flooded(bed) == everybody_but(bed)
-        (found,) = of_flags(bed, service)
-        assert "no-flood" in found and vm.port in found
-
-
-@on_beds(BEDS[0], BEDS[-1])
-def test_a_flag_that_an_operator_sets_is_reported(bed: Bed, service: Service) -> None:
-    vm = bed.vms[0]
-    modify(bed, vm, "no-flood")
-    if bed.spec.on_bond:
-        bed.introduce_to_normal()
-        assert flooded(bed) == everybody_but(bed, vm), "NORMAL respects it"
-    with service.attached(bed, "--policy", "originating-port"):
-        assert flooded(bed) == everybody_but(bed)
-        (found,) = of_flags(bed, service)
-        proposed = re.search(
-            r"^(\S+): another program .*; to clear the flag: (ovs-ofctl .* flood);", found
-        )
-        assert proposed and proposed[1] == vm.port
-        bed.ovs.run(*proposed[2].split())
-        wait_until(lambda: not of_flags(bed, service), "the flag is cleared for good")
-        assert flooded(bed) == everybody_but(bed)
-    assert vm.port not in bed.not_flooded()

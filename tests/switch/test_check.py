@@ -6,12 +6,10 @@ import json
 import re
 from typing import Any
 
-from tests.switch import frames
 from tests.switch.adopting import state
-from tests.switch.bed import BALANCE_SLB, PLAIN, STATIC_LAG, Bed, BedSpec, Station, on_beds, run
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station, on_beds
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
-from tests.switch.wire import Point
 
 WELL, FOUND, UNKNOWN = 0, 1, 2
 ON_BOND = BedSpec(BALANCE_SLB, 2, (None, None))
@@ -67,50 +65,6 @@ def test_a_bridge_that_is_not_attached_is_judged_and_left_as_it_is(
         assert checked(service, bed.bridge)[1].keys() == {"unfit"}
 
 
-@on_beds(ON_BOND)
-def test_a_switch_that_does_not_run_is_named(bed: Bed, service: Service) -> None:
-    cause = "ovs-vswitchd is not running or does not answer; start Open vSwitch: systemctl start"
-    assert "can be attached" in service.do("check", bed.bridge)
-    bed.ovs.stop("ovs-vswitchd")
-    try:
-        for command in ("check", "attach"):
-            done = service.command(command, bed.bridge)
-            assert cause in done.stdout + done.stderr
-    finally:
-        bed.ovs.start_switch()
-        bed.local_is_new()
-    with service.attached(bed):
-        bed.ovs.stop("ovs-vswitchd")
-        try:
-            wait_until(lambda: "not-connected" in checked(service)[1], "the end is noticed")
-            assert cause in checked(service)[1]["not-connected"]
-        finally:
-            bed.ovs.start_switch()
-            bed.local_is_new()
-        wait_until(lambda: checked(service) == (WELL, {}), "it is well again")
-
-
-@on_beds(ON_BOND)
-def test_without_a_service_or_a_bridge_nothing_is_known(bed: Bed, service: Service) -> None:
-    done = service.command("check", "no-such-bridge")
-    assert (done.returncode, done.stdout) == (UNKNOWN, "")
-    service.kill()
-    done = service.command("check", bed.bridge)
-    assert (done.returncode, done.stdout) == (UNKNOWN, "")
-    assert "no service is running" in done.stderr
-
-
-@on_beds(BedSpec(STATIC_LAG, 2, (None, None)))
-def test_uplinks_that_are_a_lag_upstream_are_found(bed: Bed, service: Service) -> None:
-    with service.attached(bed, "--teaming", "switch-independent"):
-        broadcast(bed, *bed.vms)
-        wait_until(
-            # Its hash may choose one member for the few stations that there are.
-            lambda: checked(service)[1].keys() - {"receives-nothing"} == {"not-one-network"},
-            "they are found to be one",
-        )
-
-
 @on_beds(ON_PLAIN)
 def test_ports_that_are_isolated_upstream_are_not_proposed_as_a_lag(
     bed: Bed, service: Service
@@ -137,57 +91,6 @@ def test_ports_that_are_isolated_upstream_are_not_proposed_as_a_lag(
     finally:
         for end in ends:
             bed.tor.ovs.vsctl("set", "port", end, "protected=false")
-
-
-@on_beds(ON_PLAIN)
-def test_an_uplink_that_speaks_with_the_address_of_local_is_found(
-    bed: Bed, service: Service
-) -> None:
-    """Upstream, the address is sometimes at that uplink and sometimes at the one that LOCAL uses."""
-    first, second = bed.uplinks
-    address, devices = "192.0.2.1/24", (first.name, bed.bridge)
-    (link,) = json.loads(run("ip", "-j", "link", "show", first.name))
-
-    def place_after(point: Point) -> str:
-        bed.fire([bed.shot(point, frames.broadcast, bed.local.mac, 0, 0, "a broadcast")])
-        bed.revalidated()
-        known = bed.tor.ovs.run("ovs-appctl", "fdb/show", bed.upstream)
-        (port,) = re.findall(rf"(\d+) +0 +{bed.local.mac}", known)
-        return str(port)
-
-    run("ip", "link", "set", first.name, "address", bed.local.mac)
-    run("ip", "address", "add", address, "dev", first.name)
-    try:
-        with service.attached(bed):
-            service.move(bed.local, second)
-            assert place_after(bed.local.point) != place_after(Point("the card", first.name))
-            wait_until(lambda: checked(service)[1].keys() == {"own-address"}, "it is found")
-            assert (
-                f"move the IP addresses to device {bed.bridge}"
-                in checked(service)[1]["own-address"]
-            )
-            run("ip", "address", "del", address, "dev", first.name)
-            run("ip", "address", "add", address, "dev", bed.bridge)
-            wait_until(lambda: not checked(service)[1], "it is solved")
-    finally:
-        for device in devices:
-            run("ip", "-4", "address", "flush", "dev", device)
-        run("ip", "link", "set", first.name, "address", link["address"])
-
-
-@on_beds(ON_PLAIN)
-def test_a_metric_counts_broadcasts_that_arrive_twice(bed: Bed, service: Service) -> None:
-    repeated = "ovslbt_bridge_repeated_packets_per_second"
-    with service.attached(bed, "--teaming", "static"):
-
-        def counted() -> float:
-            bed.fire([bed.frame_of(bed.hosts[0]) for _ in range(10)])
-            return service.metric(repeated, bridge=bed.bridge)
-
-        assert counted() == 0
-        wait_until(counted, "it counts them")
-        service.do("set", "bridge", bed.bridge, "teaming=switch-independent")
-        wait_until(lambda: not counted(), "reflections of separate uplinks are dropped")
 
 
 def copies_at_a_vm(bed: Bed) -> int:

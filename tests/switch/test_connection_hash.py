@@ -112,37 +112,6 @@ def test_connections_leave_once_by_every_uplink_under_one_address_at_each(
     assert all(len(macs) <= 1 for macs in addresses.values()), addresses
 
 
-def test_a_restarted_service_changes_nothing(served: Bed, service: Service) -> None:
-    shots, groups = some_connections(served), groups_of(served)
-    before = uplinks_of(served, shots)
-    with service.dead():
-        assert uplinks_of(served, shots) == before
-    service.wait_ready(served)
-    follows(served, service, "dp_hash")
-    assert (groups_of(served), uplinks_of(served, shots)) == (groups, before)
-
-
-def test_the_group_comes_back_when_the_switch_is_restarted(served: Bed, service: Service) -> None:
-    shots = some_connections(served)
-    before, (group,) = uplinks_of(served, shots), selecting(served)
-    served.restart_switch()
-    wait_until(lambda: selecting(served) == [group], "the group is back")
-    service.wait_ready(served)
-    follows(served, service, "dp_hash")
-    served.introduce()
-    served.revalidated()
-    assert uplinks_of(served, shots) == before
-
-
-def test_a_group_that_somebody_deletes_comes_back(served: Bed, service: Service) -> None:
-    shots = some_connections(served)
-    before, (group,) = uplinks_of(served, shots), selecting(served)
-    served.ofctl("del-groups", f"group_id={tables.SELECT_GROUP_ID}")
-    wait_until(lambda: selecting(served) == [group], "the group is back")
-    follows(served, service, "dp_hash")
-    assert uplinks_of(served, shots) == before
-
-
 def test_the_key_is_changed_while_frames_are_sent(served: Bed, service: Service) -> None:
     """Each change of the hash moves connections between uplinks: none is doubled or sent back."""
     shots = some_connections(served)

@@ -94,27 +94,6 @@ def test_a_running_service_keeps_its_last_state_and_says_what_is_missing(
     assert "Traceback" not in log and "a bug in ovs-lbt" not in log
 
 
-def test_a_column_that_gets_another_type_is_not_read(bed: Bed, own: Service) -> None:
-    """The server takes the request for its rows: it is asked for names alone."""
-    whole, before = schema_of(bed), own.bindings(bed)
-    typed = json.loads(json.dumps(whole))
-    typed["tables"]["Port"]["columns"]["tag"] = {"type": {"key": "string", "min": 0}}
-    lacking = f"the database lacks column Port.tag (integer); {records.UPGRADE}"
-    convert(bed, typed)
-    try:
-        wait_until(lambda: findings(own) == [lacking], "check says what is missing")
-        assert own.bindings(bed) == before
-    finally:
-        gone = json.loads(json.dumps(whole))
-        del gone["tables"]["Port"]["columns"]["tag"]
-        convert(bed, gone)
-        convert(bed, whole)
-    wait_until(lambda: not findings(own), "the service follows the database again")
-    wait_until(lambda: may_set(own, bed, 64), "the service writes to the database again")
-    assert own.bindings(bed) == before
-    assert "Traceback" not in own.log.read_text()
-
-
 def test_every_command_without_the_service_says_what_is_missing(bed: Bed, own: Service) -> None:
     whole = schema_of(bed)
     with own.dead():

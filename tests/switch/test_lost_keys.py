@@ -19,7 +19,7 @@ import pytest
 
 from tests import documents
 from tests.said import says
-from tests.switch.adopting import attached_from_standalone, has_ours, records
+from tests.switch.adopting import attached_from_standalone, has_ours
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station, on_beds, run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
@@ -138,89 +138,6 @@ def test_without_keys_the_flows_stay_and_form_no_loop(
     service.attach(bed)
     service.do("detach", bed.bridge)
     assert protected(bed) == set()
-
-
-@on_both
-@pytest.mark.parametrize("alive", [True, False], ids=["service alive", "service dead"])
-def test_check_detach_and_attach_later(
-    bed: Bed, service: Service, grace_s: Callable[[float], None], alive: bool
-) -> None:
-    before = records(bed)
-    service.attach(bed, "--policy", "originating-port")
-    service.place(bed, 1, 0)
-    bound = bindings(bed, service)
-    grace_s(1)
-    cleared(bed, service)
-    assert [bed.homes()[str(vm)] for vm in bed.vms] == [[bound[vm.port]] for vm in bed.vms]
-    done = service.command("check", bed.bridge)
-    assert done.returncode == 1
-    assert says(done.stdout, "disappeared", "ovs-lbt attach", f"ovs-lbt detach {bed.bridge}")
-    assert says(done.stdout, "the ovs-lbt flows forward")
-    assert service.command("check").returncode == 1
-    service.do("attach", bed.bridge)
-    assert service.show_json(bed.bridge)["policy"] == "originating-port"
-    wait_until(lambda: bindings(bed, service) == bound, "VMs are where they were")
-    cleared(bed, service)
-    if not alive:
-        service.kill()
-    service.do("detach", bed.bridge)
-    assert not has_ours(bed) and protected(bed) == set()
-    assert records(bed) == before
-    service.start()
-
-
-@on_both
-def test_keys_that_vanish_while_the_service_is_stopped(
-    bed: Bed, service: Service, grace_s: Callable[[float], None]
-) -> None:
-    service.attach(bed)
-    grace_s(60)
-    ids, before = keys(bed), bindings(bed, service)
-
-    def stopped() -> None:
-        service.kill()
-
-    def vanished() -> None:
-        bed.ovs.vsctl("clear", "bridge", bed.bridge, "external_ids")
-
-    assert copies(bed, stopped, vanished, service.start) <= MOST_COPIES
-    wait_until(lambda: lost(bed, service), "the service goes on with the last keys")
-    serves_both_ways(bed)
-    assert copies(bed, stopped, service.start) <= MOST_COPIES
-    wait_until(lambda: lost(bed, service), "and with them after another restart")
-    assert bindings(bed, service) == before
-    bed.restart_database()
-    bed.restart_switch()
-    wait_until(lambda: has_ours(bed), "the flows are back")
-    serves_both_ways(bed)
-    words = [f"external_ids:{name}={value}" for name, value in ids.items()]
-    bed.ovs.vsctl("set", "bridge", bed.bridge, *words)
-    wait_until(
-        lambda: service.show_json(bed.bridge)["config_errors"] == [], "the keys have been restored"
-    )
-    serves_both_ways(bed)
-    service.do("detach", bed.bridge)
-    assert keys(bed) == {} and protected(bed) == set()
-
-
-@on_both
-def test_the_switch_restarts_while_keys_and_service_are_gone(
-    bed: Bed, service: Service, grace_s: Callable[[float], None]
-) -> None:
-    service.attach(bed)
-    grace_s(1)
-    cleared(bed, service)
-    service.kill()
-    bed.restart_switch()
-    if not bed.spec.on_bond:
-        assert f"{bed.bridge}: NORMAL forwards on " in service.do("rescue", bed.bridge)
-    serves_both_ways(bed)
-    service.start()
-    wait_until(lambda: has_ours(bed), "the flows are back")
-    wait_until(lambda: FORGOTTEN in service.log.read_text(), "the grace is over")
-    serves_both_ways(bed)
-    service.do("detach", bed.bridge)
-    assert not has_ours(bed) and protected(bed) == set()
 
 
 @on_plain_uplinks
@@ -349,14 +266,6 @@ def serves_both_ways(bed: Bed) -> None:
             return len(heard) == 1
 
         wait_until(arrives, f"a broadcast of {source} reaches {to}")
-
-
-def cleared(bed: Bed, service: Service) -> None:
-    """The keys vanish, and the service gives up waiting for them."""
-    told = service.log.read_text().count(FORGOTTEN)
-    bed.ovs.vsctl("clear", "bridge", bed.bridge, "external_ids")
-    wait_until(lambda: service.log.read_text().count(FORGOTTEN) > told, "the grace is over")
-    serves_both_ways(bed)
 
 
 def bindings(bed: Bed, service: Service) -> dict[str, str]:

@@ -27,11 +27,7 @@ SETTLES_WITHIN_S = 6.0
 BEDS = [BedSpec(PLAIN, 2, (None,), mtu_bytes=9000), BedSpec(BALANCE_SLB, 2, (10,))]
 on_every_bed = on_beds(*BEDS)
 on_one_bed = on_beds(*BEDS[:1])
-HASH, EGRESS, LOCKS = "table=6", "table=4", "table=22"
 OUTSIDER = "02:ee:00:00:00:01"
-
-# The cookies of what the switch has learned.
-LEARNED, LEARNED_MASK = 0x6C62740300000000, 0xFFFFFFFF00000000
 
 
 @pytest.fixture(scope="module")
@@ -132,45 +128,7 @@ def unicast(bed: Bed, sender: Station, destination: str) -> Shot:
     return bed.frame_of(sender, frames.to(destination), story=f"unicast to {destination}")
 
 
-# ---- balanced --------------------------------------------------------------------------
-
-
 # ---- who left, and who did not ---------------------------------------------------------
-
-
-@on_one_bed
-def test_those_that_left_to_another_host_are_reached_at_once(spread: Bed, service: Service) -> None:
-    """One by the home of their port, one by the other uplink."""
-    bed = spread
-    (neighbour,), host, leavers = bed.vms, bed.hosts[0], bed.nested[:2]
-    assert len({homes(bed)[str(vm)] for vm in leavers}) == 2
-    wait_until(
-        lambda: all(len(flows_with(bed, vm)) == 2 for vm in leavers),
-        "one counts what it sends, one what it gets",
-    )
-    wait_until(lambda: "cookie" not in bed.ofctl("dump-flows", LOCKS), "no lock is left")
-    bed.revalidated()
-    bed.fire([bed.shot(host.point, frames.rarp, vm.mac, 0, 0, "its arrival") for vm in leavers])
-    to_them = [unicast(bed, s, vm.mac) for vm in leavers for s in (neighbour, bed.nested[2])]
-    said = [bed.shot(host.point, frames.broadcast, vm.mac, 0, 0, "a word") for vm in leavers]
-    copies = bed.fire([*to_them, *said])
-    for shot in to_them:
-        points = copies[shot.frame_id].points
-        assert len(points) == 1 and points[0] in bed.ends, f"{shot.story} came out at {points}"
-    everybody = sorted(str(s) for s in (*bed.stations, *bed.nested))
-    assert [copies[shot.frame_id].points for shot in said] == [everybody] * 2
-    wait_until(lambda: not any(flows_with(bed, vm) for vm in leavers), "nothing is left")
-    assert sum(units(bed, service).values()) == VMS - 2
-    # And back again.
-    bed.fire([bed.shot(vm.point, frames.broadcast, vm.mac, 0, 0, "a word") for vm in leavers])
-    wait_until(lambda: sum(units(bed, service).values()) == VMS, "all of them again")
-    wait_until(lambda: all(len(flows_with(bed, vm)) == 2 for vm in leavers), "units again")
-
-
-def flows_with(bed: Bed, vm: Station) -> list[str]:
-    """The flows of ours about an address that are not learned."""
-    flows = bed.ofctl("dump-flows", HASH) + bed.ofctl("dump-flows", EGRESS)
-    return [flow for flow in flows.splitlines() if vm.mac in flow]
 
 
 @on_one_bed
@@ -209,29 +167,6 @@ def test_neither_reflections_nor_our_learning_packets_are_departures(
     holds(lambda: sum(units(bed, service).values()) == VMS, "all of them are here", 2.5)
     assert flows_of(bed) == before
     assert set(homes(bed).values()) == {target.name}
-
-
-@on_every_bed
-def test_one_that_was_silent_is_reached_once_by_its_own_uplink(
-    spread: Bed, service: Service
-) -> None:
-    """The switch has forgotten it; those upstream send by its uplink, or flood by both."""
-    bed = spread
-    ends, (vlan,) = {u.name: u.upstream_end for u in bed.uplinks}, bed.vlans
-    with service.dead():  # so no learning packet is under way
-        left_by = homes(bed)
-        for table in (20, 21):
-            bed.ofctl("del-flows", f"table={table},cookie={LEARNED:#x}/{LEARNED_MASK:#x}")
-        bed.revalidated()
-        shots = {
-            (str(vm), name): bed.shot(end, frames.to(vm.mac), OUTSIDER, vlan, vlan, "unicast")
-            for vm in bed.nested
-            for name, end in ends.items()
-        }
-        copies = bed.fire(list(shots.values()))
-        reached = {way: copies[shot.frame_id].points for way, shot in shots.items()}
-        assert reached == {(vm, name): [vm] if name == left_by[vm] else [] for vm, name in shots}
-        assert homes(bed) == left_by, "and it speaks as it did"
 
 
 def rarps(heard: Sequence[Heard]) -> list[Heard]:

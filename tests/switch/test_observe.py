@@ -48,19 +48,6 @@ def test_from_observe_to_enforce_and_back(observed: Bed, service: Service) -> No
     few_lost(lost, 0, FLOW_PPS)
 
 
-@on_bonds
-def test_normal_knows_the_vms_when_it_takes_over(observed: Bed, service: Service) -> None:
-    bed = observed
-    service.do("set", "bridge", bed.bridge, "mode=enforce")
-    wait_until(lambda: flows_and_groups(bed)[1], "the switch has what enforce asks for")
-    service.wait_ready(bed)
-    bed.introduce()
-    # What NORMAL had learned is forgotten with it.
-    wait_until(lambda: not bed.normal_knows_vms(), "what is to tell it: the test or the service")
-    service.do("set", "bridge", bed.bridge, "mode=observe")
-    wait_until(bed.normal_knows_vms, "NORMAL knows where the VMs are")
-
-
 def flows_and_groups(bed: Bed) -> tuple[list[str], list[str]]:
     """All there is on the bridge, without statistics, and without what the switch learned."""
     flows = bed.ofctl("dump-flows", "--no-stats").splitlines()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.switch.bed import Upstream, run
 from tests.switch.judging import few_lost, few_twice, judges_time
-from tests.switch.ovn.host import EXTERNAL, INTEGRATION, UPLINKS, Vm
+from tests.switch.ovn.host import EXTERNAL, UPLINKS, Vm
 from tests.switch.ovn.provider import FLOATING_IP, PHYSICAL, VLAN, Place, provider
 from tests.switch.ovn.talk import each_once, traffic
 from tests.switch.waiting import wait_until
@@ -49,12 +49,6 @@ def known(place: Place) -> Place:
     with traffic(place.cloud, place.ways(), PPS):
         wait_until(place.all_known, "all addresses are known")
     return place
-
-
-def test_the_bridge_of_ovn_itself_is_refused(place: Place) -> None:
-    with place.host.entered():
-        refused = place.host.service.command("attach", INTEGRATION).stderr
-    assert refused.rstrip().endswith(f"; attach the bridge that has the uplinks: {EXTERNAL}")
 
 
 def test_addresses_are_spread_and_each_frame_comes_once(known: Place) -> None:
@@ -105,22 +99,6 @@ def test_load_moves_an_address_and_no_idle_one(known: Place, policy: str) -> Non
     wait_until(lambda: known.uplinks() == before, "all are where they were")
 
 
-def test_an_address_has_the_name_of_its_vm_and_its_pin_holds(known: Place) -> None:
-    vm, host = known.vlan.vms[0], known.host
-    name, before = f"{known.patch}/{vm.mac}", known.uplinks()[vm.mac]
-    (other,) = {*UPLINKS} - {before}
-    named = f"{name}%{VLAN} ({vm.name}) on {EXTERNAL}, "
-    assert host.do("explain", vm.name).startswith(named)
-    host.do("pin", name, other)
-    wait_until(lambda: known.uplinks()[vm.mac] == other, "it is where its pin says")
-    assert host.service.command("move", name, before).returncode == 1
-    with each_once(known.cloud, known.ways(), PPS, FRAMES):
-        pass
-    host.do("unpin", name)
-    host.do("move", name, before)
-    assert on_both(known)
-
-
 def test_units_outlive_the_patch_port(known: Place) -> None:
     """As when ovn-controller removes it with the network, and creates it again."""
     cloud, host = known.cloud, known.host
@@ -134,19 +112,6 @@ def test_units_outlive_the_patch_port(known: Place) -> None:
         wait_until(known.all_known, "each address is a unit again")
     with each_once(cloud, known.ways(), PPS, FRAMES):
         assert on_both(known), known.uplinks()
-
-
-def test_a_vm_that_returns_has_its_uplink(known: Place) -> None:
-    host, before = known.host, known.uplinks()
-    vm = known.vlan.vms[0]
-    host.unplug(vm)
-    known.cloud.central.nbctl(
-        *("--timeout=30", "wait-until", "logical_switch_port", vm.name, "up=false")
-    )
-    host.plug_in(vm)
-    known.cloud.settle()
-    with each_once(known.cloud, known.ways(), PPS, FRAMES):
-        wait_until(lambda: known.uplinks() == before, "each has the uplink that it had")
 
 
 @judges_time

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
-from tests.said import says
 from tests.switch import frames
 from tests.switch.bed import (
     BALANCE_SLB,
@@ -370,21 +369,6 @@ def test_old_flows_that_a_script_restores_are_removed(bed: Bed, service: Service
         finally:
             bed.vms[1] = vm
             bed.ovs.vsctl("set", "port", vm.port, f"tag={vm.vlan}")
-
-
-@on_beds(*[spec for spec in BEDS if not spec.is_lag])
-def test_uplinks_to_two_networks_are_found(bed: Bed, service: Service) -> None:
-    end, other = bed.uplinks[1].upstream_end.interface, f"{bed.upstream}2"
-    apart = ["--", "add-br", other, "--", "set", "bridge", other, bed.tor.setting]
-    bed.tor.ovs.vsctl("del-port", bed.upstream, end, *apart, "--", "add-port", other, end)
-    try:
-        with service.attached(bed, "--policy", "originating-port"):
-            for _ in range(4):
-                introduce(bed)
-            found = service.command("check", bed.bridge).stdout
-            assert says(found, "broadcasts from local VMs", "connect all uplinks to one network")
-    finally:
-        bed.tor.ovs.vsctl("del-br", other, "--", "add-port", bed.upstream, end)
 
 
 @on_beds(BEDS[-1])

@@ -11,7 +11,6 @@ from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Uplink, on_beds
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.service import Service
-from tests.switch.test_history import entries
 from tests.switch.traffic import FLOW_PPS, FRAMES, Traffic
 from tests.switch.waiting import holds, wait_until
 from tests.switch.wire import Stream
@@ -82,7 +81,7 @@ def test_a_standby_steps_in_and_gives_back_after_the_delay(team: Bed, service: S
         wait_until(lambda: everybody_by(bed, service, standby), "all by the standby uplink")
         failing.go_on()
     with Traffic.of(bed) as returning:
-        before, plugged_s = len(entries(service, bed)), time.monotonic()
+        before, plugged_s = len(service.history(bed)), time.monotonic()
         bed.plug_cable(active)
         wait_until(lambda: bed.carrier(active), f"{active} has its carrier again")
 
@@ -94,7 +93,7 @@ def test_a_standby_steps_in_and_gives_back_after_the_delay(team: Bed, service: S
         holds(stays, "nobody returns before the delay is over", WATCHED_BEFORE_RETURN_S)
         wait_until(lambda: everybody_by(bed, service, active), "all by the active uplink again")
         returning.go_on()
-    told = entries(service, bed)[before:]
+    told = service.history(bed)[before:]
     (up_at,) = (entry["at"] for entry in told if entry["event"] == "link-up")
     returned_at = min(entry["at"] for entry in told if entry["event"] == "moved")
     assert returned_at - up_at >= FAILBACK_DELAY_S - CLOCK_S, "a snap-back"

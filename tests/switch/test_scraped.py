@@ -15,7 +15,6 @@ import pytest
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, on_beds
 from tests.switch.judging import at_most, judges_time
 from tests.switch.service import Service
-from tests.switch.test_history import entries
 from tests.switch.waiting import wait_until
 from topologies.network.processes import cpu_s
 
@@ -113,7 +112,7 @@ def _failed_over(bed: Bed, service: Service) -> float:
     def moved_s() -> list[float]:
         return [
             entry["at"]
-            for entry in entries(service, bed)
+            for entry in service.history(bed)
             if entry["at"] >= pulled_s - 0.01
             and any(move["reason"] == "failover" for move in entry.get("moves", []))
         ]

@@ -136,25 +136,6 @@ def test_a_tagged_frame_is_in_the_class_of_its_sender(shared: Bed, service: Serv
     wait_until(lambda: sent() > before, "its class has counted it")
 
 
-def test_an_operators_own_qdisc_stays_until_it_is_asked_for(shared: Bed, service: Service) -> None:
-    bed, uplink = shared, shared.uplinks[1]
-    own = ["tbf", "rate", "500mbit", "burst", "64kb", "latency", "20ms"]
-    run("tc", "qdisc", "add", "dev", uplink.name, "root", "handle", "77:", *own)
-    try:
-        bed.set("interface", bed.vms[0].port, shares=100)
-        text = f"{uplink} has qdisc tbf 77:; remove it, or set ovs-lbt-qdisc=replace"
-        wait_until(lambda: text in service.show_json(bed.bridge)["not_done"], text)
-        wait_until(lambda: qdiscs(bed.uplinks[0]) == ["htb"], "the other uplink has ours")
-        assert qdiscs(uplink) == ["tbf"]
-        service.do("set", "interface", uplink.name, "qdisc=replace")
-        wait_until(lambda: qdiscs(uplink) == ["htb"], "it was asked for, and done")
-        wait_until(lambda: not service.show_json(bed.bridge)["not_done"], "nothing is not done")
-        wait_until(lambda: '"tbf"' in service.log_tail(), "what it was is in the log")
-    finally:
-        bed.ovs.vsctl("remove", "interface", uplink.name, "external_ids", "ovs-lbt-qdisc")
-        subprocess.run(["tc", "qdisc", "del", "dev", uplink.name, "root", "handle", "77:"])
-
-
 def test_a_restart_of_the_service_touches_nothing(
     shared: Bed, service: Service, tmp_path: Path
 ) -> None:
@@ -168,13 +149,6 @@ def test_a_restart_of_the_service_touches_nothing(
         drops = "ovslbt_port_shaped_drops_total"
         wait_until(lambda: drops in str(service.metrics()), "the service counts drops")
     assert changes == []
-
-
-def test_what_somebody_removed_is_put_back(shared: Bed, service: Service) -> None:
-    bed, (first, _) = shared, shared.uplinks
-    part(bed, service, {0: {"shares": 100}})
-    run("tc", "qdisc", "del", "dev", first.name, "root")
-    wait_until(lambda: class_of(bed, first, bed.vms[0]), "it is back")
 
 
 def test_detach_leaves_the_queue_that_was_there(shared: Bed, service: Service) -> None:

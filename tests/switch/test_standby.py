@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import queue
@@ -29,8 +28,6 @@ SPEC = BedSpec(PLAIN, 2, (None, None, None))
 TAKEOVER_MAX_S = 2.0
 # The audit of who leads, and whatever one who wakes has to do, are over by then.
 WAKES_S = 3.0
-# Each of the two has led before, and its name was in the database.
-TURNS = 4
 MOVES = "ovslbt_moves_applied_total"
 
 
@@ -119,36 +116,6 @@ def test_a_leader_that_is_stopped_is_followed_and_writes_nothing_when_it_wakes(
     leader.move(vm, next(u for u in bed.uplinks if u is not other))
     soon("taken over", took_s, TAKEOVER_MAX_S)
     soon("taken over again", again_s, TAKEOVER_MAX_S)
-
-
-def test_who_stands_by_names_who_leads_however_soon_they_take_turns(
-    bed: Bed, led: tuple[Service, Service]
-) -> None:
-    """Whoever wakes is asked whether it is alive before it hears that it has lost the lead."""
-    leader, standby = led
-    for _ in range(TURNS):
-        with stopped(leader.pid):
-            wait_until(functools.partial(leads, standby), "the standby has taken over")
-        wait_until(functools.partial(stands_by, leader), "who woke stands by")
-        leader, standby = standby, leader
-    wait_until(lambda: stands_by(standby).startswith(f"{leader.name}@"), "it names who leads")
-    leader.wait_ready(bed)
-
-
-def test_who_led_leads_on_after_the_database_was_away(
-    bed: Bed, led: tuple[Service, Service]
-) -> None:
-    leader, standby = led
-    before = leader.bindings(bed)
-    bed.ovs.stop("ovsdb-server")
-    holds(lambda: leads(leader) and not leads(standby), "nothing changes", 2.5)
-    bed.ovs.start_database()
-    holds(lambda: leads(leader) and not leads(standby), "nothing changes", 3.5)
-    leader.do("set", "bridge", bed.bridge, "threshold=70")
-    assert leader.bindings(bed) == before
-    leader.kill()
-    taken_over(bed, standby)
-    assert standby.bindings(bed) == before
 
 
 def test_the_database_says_who_leads_at_this_moment(bed: Bed, led: tuple[Service, Service]) -> None:

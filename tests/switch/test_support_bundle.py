@@ -1,4 +1,4 @@
-"""`ovs-lbt support-bundle` on a host that is well, without its service, and without a switch."""
+"""`ovs-lbt support-bundle` on a host that is well, and without a switch."""
 
 from __future__ import annotations
 
@@ -75,19 +75,6 @@ def test_it_has_what_is_needed_and_no_secret(
     assert "ovs-lbt-policy" in files["database/Bridge.json"]
     assert "ovs-lbt: " in files["versions"] and "Open vSwitch" in files["versions"]
     assert "MISSING" in files["README"] and "log/ovs-lbt" in complaints, "it logs to this test"
-
-
-@on_beds(SPEC)
-def test_without_the_service_the_rest_is_there(
-    attached: Bed, service: Service, tmp_path: Path
-) -> None:
-    with service.dead():
-        files, complaints = bundle(service, tmp_path)
-    assert "cookie=0x6c627400" in files[f"bridge/{attached.bridge}/dump-flows"]
-    assert files["history.jsonl"] != ""
-    assert "show.json" not in files
-    assert "show.json is not included: no service is running" in complaints
-    assert "show.json: MISSING: no service is running" in files["README"]
 
 
 def test_without_a_switch_it_says_what_is_missing(tmp_path: Path) -> None:

@@ -221,29 +221,3 @@ def test_every_size_and_the_way_back(team: Bed, terminal: Pane) -> None:
         assert terminal.run("stty -a | grep -o ' echo '").strip() == "echo"
         terminal.enter("clear; ovs-lbt top")
         terminal.shows("TEAM-UPLINK")
-
-
-def test_the_service_may_go_and_come(team: Bed, service: Service, top: Pane) -> None:
-    bed = team
-    with service.dead():
-        top.shows("NO ANSWER SINCE")
-        # The one that was asked for a picture while it ended has not answered. A terminal may be read
-        # while it is drawn.
-        why = re.compile("no service is running|the service closed the connection")
-        wait_until(lambda: why.search(top.text()), "it says why")
-        assert order(top.text(), bed), "the last picture stays"
-        top.type("m", "Enter", "y")
-        top.shows("no service is running")
-    wait_until(lambda: "NO ANSWER" not in top.text(), "the service is asked again")
-    service.wait_ready(bed)
-    wait_until(lambda: float(row(top.text(), bed.vms[0].port)[3]) > 1, "loads are known again")
-
-
-def test_what_is_no_terminal_gets_text(team: Bed, service: Service, terminal: Pane) -> None:
-    bed, vm = team, team.vms[0]
-    assert "terminal dumb is not supported; " in terminal.run("TERM=dumb ovs-lbt top")
-    once = service.do("top", bed.bridge, "--once", "--interval", "0.5", "--filter", "web")
-    assert row(once, vm.port)[1] == "web-frontend-01" and once.isascii()
-    assert order(once, bed) == [vm.port]
-    piped = service.do("show", bed.bridge)
-    assert piped.isascii() and row(piped, vm.port)[1] == "web-frontend-01"

@@ -128,21 +128,6 @@ def test_a_vm_whose_port_is_renamed(life: Bed, service: Service) -> None:
         bed.plug_in(vm)
 
 
-def test_a_vm_whose_link_goes_and_returns(life: Bed, service: Service) -> None:
-    bed, (vm, neighbour, other) = life, life.vms
-    before = service.bindings(bed)
-    run("ip", "link", "set", "eth0", "down", netns=vm.point.netns)
-    wait_until(lambda: link(bed, vm) == "down", "the link is shown down")
-    assert delivered(bed, neighbour, other) == [str(other)]
-    run("ip", "link", "set", "eth0", "up", netns=vm.point.netns)
-    wait_until(lambda: link(bed, vm) == "up", "the link is shown up")
-    # Open vSwitch shows it before cached flows follow.
-    bed.revalidated()
-    for sender in (neighbour, bed.hosts[0]):
-        assert delivered(bed, sender, vm) == [str(vm)], "it has said nothing since"
-    assert service.bindings(bed) == before
-
-
 # ---- its address ------------------------------------------------------------------------
 
 
@@ -271,10 +256,6 @@ def learned(bed: Bed) -> list[str]:
 
 def bound(bed: Bed, service: Service, vm: Station) -> bool:
     return bool(service.bindings(bed).get(vm.port))
-
-
-def link(bed: Bed, vm: Station) -> str:
-    return bed.ovs.vsctl("get", "interface", vm.port, "link_state")
 
 
 def rename(old: str, new: str) -> None:

@@ -83,8 +83,8 @@ ELSEWHERE = {
         "test_vms_follow_the_plan",
     ),
     "OvsLbtFault: ovs-lbt detach BRIDGE": (
-        "switch/test_one_bridge_fails.py",
-        "test_the_other_bridge_fails_over_and_the_broken_one_can_be_detached",
+        "unit/controller/engine/test_failures.py",
+        "test_a_detach_needs_nothing_of_what_it_removes",
     ),
 }
 # What only looks does so in any state.
