@@ -3,8 +3,8 @@
 `make test` keeps each preset and teaming with one failover, each promise of delivery once, and what guards
 against loops, duplicates and lost VMs. Left out are the same checks on further teams, figures with limits,
 and tests that set up other software: OVN, libvirt, packages, the commands of the documents, benches. Also
-left out as a whole are VLANs that path checks miss, an upstream switch without its own uplink, a leader that
-is stopped, and what detach does to a queue.
+left out as a whole are VLANs that path checks miss, an upstream switch without its own uplink, and a leader
+that is stopped.
 
 tests/tiers.txt lists the tests: a file below tests/, and behind `: ` parts of the names of its tests, with
 ` | ` between them. Of a file without parts, all tests are left out. A list may go on in an indented line.

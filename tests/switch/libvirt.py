@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.switch.waiting import HANG_S, wait_until
 from topologies.network import processes
@@ -173,14 +172,6 @@ class Libvirt:
             if self.virsh("domstate", domain.name) != "shut off":
                 self.virsh("destroy", domain.name)
             self.virsh("undefine", domain.name)
-
-    def kill(self, domain: Domain) -> None:
-        """End a VM's process, as a crash of QEMU would."""
-        parent = self._process.pid
-        (inside,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-        kill = f"kill -KILL $(cat /run/libvirt/qemu/{domain.name}.pid)"
-        entered = ["nsenter", f"--target={inside}", "--mount", "--pid", "--", "bash", "-c", kill]
-        subprocess.run(entered, check=True)
 
     def port(self, domain: Domain, mac: str | None = None) -> str:
         """The port of a VM that runs, by the address of the interface."""

@@ -41,9 +41,7 @@ from tests.switch.test_invalid_teams import (
     shrunk,
 )
 from tests.switch.test_lost_keys import KEYS
-from tests.switch.tmux import pane
 from tests.switch.waiting import HANG_S, wait_until
-from tests.switch.wire import Stream
 
 # What one is told: the exit status, and all that is printed.
 Told = tuple[int, str]
@@ -51,13 +49,10 @@ Asked = Callable[[], Told]
 # By what was sent: how many copies came out at each station, and upstream.
 Delivered = Mapping[str, Counter[str]]
 ON_PLAIN, ON_BOND, ON_LACP = (BedSpec(team, 2, (None, None)) for team in (PLAIN, BALANCE_SLB, LACP))
-ON_SIX = BedSpec(PLAIN, 6, (None, None))
 ON_THREE = BedSpec(PLAIN, 3, (None, None))
 UPSTREAM, NONE = "upstream", Counter[str]()
 # More than `check` takes for chance.
 BROADCASTS = 12
-# Two flows fill an uplink beyond the threshold, and one does not.
-FLOW_PPS, FRAME_BYTES, CAPACITY_MBPS = 100, 1250, 2
 PROMETHEUS = shlex.quote(str(ROOT / "dashboards/provisioning"))
 ADDRESSES, REMOTE = ("198.18.0.1", "198.18.0.2"), "198.18.0.9"
 OPENFLOW_13, HELLO, ECHO_REQUEST, ECHO_REPLY, BARRIER_REQUEST = 4, 0, 2, 3, 20
@@ -223,21 +218,6 @@ class Stage:
             self.own.start()
             self.own.command("detach", self.br, "--purge")
         assert "ovs-lbt" not in self.vsctl("get", "bridge", self.br, "external_ids")
-
-    @contextlib.contextmanager
-    def loaded(self, mbps: float = CAPACITY_MBPS) -> Iterator[None]:
-        """It is attached with a policy that would move a VM, whose uplink is above the threshold."""
-        bed, (host,) = self.bed, self.bed.hosts
-        bed.set("bridge", self.br, window_s=300, poll_interval_ms=200)
-        flows = [
-            (vm.point, frames.udp(vm.mac, host.mac, frame_bytes=FRAME_BYTES)) for vm in bed.vms
-        ]
-        with self.attached("--policy", "load-based"):
-            for uplink in bed.uplinks:
-                self.own.do("set", "interface", uplink.name, f"capacity-mbps={mbps:g}")
-            with Stream(flows, FLOW_PPS):
-                self.own.place(bed, 0, 0)
-                yield
 
 
 def says(text: str) -> Asked:
@@ -727,69 +707,17 @@ def keys_that_vanish_or_are_invalid(at: Stage) -> Generator[Case]:
             )
 
 
-# ---- loads --------------------------------------------------------------------------------
+# ---- what runbooks set ---------------------------------------------------------------------
 
 
 @state(
     ON_PLAIN,
-    "operations/explain._outlook: ovs-lbt plan {bridge}",
-    "operations/plans.apply: ovs-lbt plan {}",
-    "operations/explain._outlook: ovs-lbt set bridge {bridge} mode=enforce",
-    "operations/explain._outlook: ovs-lbt apply {bridge}",
-    "operations/plans._headline: ovs-lbt apply {} --plan {plan_id}",
-)
-def a_full_uplink(at: Stage) -> Generator[Case]:
-    bed = at.bed
-
-    def found() -> Told:
-        """What is said of the VM that would move."""
-        texts = [at.asks("explain", vm.port)()[1] for vm in bed.vms]
-        return 0, "\n".join(texts)
-
-    def spread() -> bool:
-        return len({at.own.port(bed, vm)["uplink"] for vm in bed.vms}) == 2
-
-    def outdated() -> Told:
-        at.own.place(bed, 0, 0)
-        wait_until(lambda: "would be made now" in at.own.ask("plan", at.br), "a move is planned")
-        at.own.place(bed, 1, 1)
-        return at.asks("apply", at.br)()
-
-    with at.loaded():
-        yield Case(found, shows="would be made now")
-        yield Case(outdated, shows=at.br)
-        at.own.place(bed, 0, 0)
-        at.own.do("set", "bridge", at.br, "mode=observe")
-        yield Case(found)
-        wait_until(lambda: "would be made now" in at.own.ask("plan", at.br), "a move is planned")
-        yield Case(found, solved=spread)
-        at.own.place(bed, 0, 0)
-        yield Case(at.asks("plan", at.br), solved=spread)
-
-
-@state(ON_PLAIN, "operations/explain._outlook: ovs-lbt move {} UPLINK")
-def one_in_cooldown(at: Stage) -> Generator[Case]:
-    bed, (host,) = at.bed, at.bed.hosts
-    flows = [(vm.point, frames.udp(vm.mac, host.mac, frame_bytes=FRAME_BYTES)) for vm in bed.vms]
-
-    def moved() -> list[str]:
-        return [name for name, at_uplink in at.own.bindings(bed).items() if at_uplink == at.second]
-
-    def explained() -> Told:
-        """What is said of a VM that load has just moved."""
-        at.own.place(bed, 0, 0, 0)
-        with Stream(flows, FLOW_PPS):
-            (name,) = wait_until(moved, "load moves one of two VMs")
-        return at.asks("explain", name)()
-
-    with at.attached("--policy", "adaptive"):
-        for uplink in bed.uplinks:
-            at.own.do("set", "interface", uplink.name, f"capacity-mbps={CAPACITY_MBPS}")
-        yield Case(explained, {"UPLINK": at.first}, solved=lambda: not moved())
-
-
-@state(
-    ON_PLAIN,
+    "OvsLbtUplinkDown: ovs-lbt drain eth1",
+    "OvsLbtUplinkDown: ovs-lbt undrain eth1",
+    "OvsLbtLinkFlapping: ovs-lbt drain eth1",
+    "OvsLbtLinkFlapping: ovs-lbt undrain eth1",
+    "OvsLbtBridgeDark: ovs-lbt undrain UPLINK",
+    "OvsLbtLinkFlapping: ovs-lbt set bridge br0 failback-delay-s=600",
     "OvsLbtUplinkSaturated: ovs-lbt set bridge br0 policy=load-based",
     "OvsLbtUplinkSaturated: ovs-lbt set interface vnet0 policy=dynamic",
     "OvsLbtUplinkSaturated: ovs-lbt set interface eth1 capacity-mbps=10000",
@@ -803,37 +731,42 @@ def one_in_cooldown(at: Stage) -> Generator[Case]:
     "OvsLbtMoveBudgetExhausted: ovs-lbt pin vnet0 eth1",
     "OvsLbtMoveBudgetExhausted: ovs-lbt set interface vnet0 policy=dynamic",
 )
-def loads_of_runbooks(at: Stage) -> Generator[Case]:
-    """What a runbook expects of its command; loads follow as in tests of the policies."""
+def settings_of_runbooks(at: Stage) -> Generator[Case]:
+    """What a runbook expects of its command. What follows from it is told in tests of policies and roles."""
+
+    def setting(table: str, record: str, key: str, value: str) -> Case:
+        asked = at.asks("get", table, record, key)
+        return Case(at.nothing, {"UPLINK": at.second}, solved=lambda: asked()[1].strip() == value)
 
     def bridge(key: str, value: str) -> Case:
-        return Case(
-            at.nothing, solved=lambda: at.own.ask("get", "bridge", at.br, key).strip() == value
-        )
+        return setting("bridge", at.br, key, value)
 
     def rule(key: str, value: str) -> Case:
         return Case(at.nothing, {"UPLINK": at.second}, solved=lambda: at.rule(key) == value)
-
-    def relieved() -> bool:
-        first, second = at.own.show_json(at.br)["uplinks"]
-        return first["utilization_ratio"] < 0.75 and second["utilization_ratio"] < 0.75
 
     def is_at(uplink: str) -> Case:
         moved = lambda: at.own.port(at.bed, at.vm)["uplink"] == uplink  # noqa: E731
         return Case(at.nothing, {"UPLINK": uplink}, solved=moved)
 
-    with at.loaded():
-        at.own.do("set", "bridge", at.br, "policy=originating-port", "window-s=5")
-        yield Case(at.nothing, solved=relieved)
-        at.own.do("set", "bridge", at.br, "policy=originating-port")
-        at.own.place(at.bed, 0, 0)
+    def has_role(role: str) -> Case:
+        def has() -> bool:
+            return bool(at.own.uplink(at.bed, at.bed.uplinks[0])["role"] == role)
+
+        # One uplink alone is a finding.
+        return Case(at.nothing, {"UPLINK": at.first}, solved=has, more=1)
+
+    with at.attached():
+        for role in ("drained", "active") * 2:
+            yield has_role(role)
+        at.own.do("drain", at.first)
+        yield has_role("active")
+        yield bridge("failback-delay-s", "600")
+        at.own.move(at.bed.vms[0], at.bed.uplinks[0])
+        yield bridge("policy", "load-based")
         yield rule("policy", "dynamic")
         at.own.do("set", "interface", at.vm, "policy=")
-        yield Case(at.nothing, solved=relieved)
-        at.own.do("set", "interface", at.first, f"capacity-mbps={CAPACITY_MBPS}")
+        yield setting("interface", at.first, "capacity-mbps", "10000")
         yield is_at(at.second)
-        for uplink in (at.first, at.second):
-            at.own.do("set", "interface", uplink, f"capacity-mbps={5 * CAPACITY_MBPS}")
         yield bridge("threshold", "50")
         yield bridge("policy", "dynamic")
         yield bridge("window-s", "120")
@@ -847,41 +780,6 @@ def loads_of_runbooks(at: Stage) -> Generator[Case]:
 
 
 # ---- uplinks -------------------------------------------------------------------------------
-
-
-@state(
-    ON_PLAIN,
-    "OvsLbtBridgeDark: ovs-lbt undrain UPLINK",
-    "OvsLbtUplinkDown: ovs-lbt drain eth1",
-    "OvsLbtUplinkDown: ovs-lbt undrain eth1",
-    "OvsLbtLinkFlapping: ovs-lbt set bridge br0 failback-delay-s=600",
-    "OvsLbtLinkFlapping: ovs-lbt drain eth1",
-    "OvsLbtLinkFlapping: ovs-lbt undrain eth1",
-)
-def uplinks_that_fail(at: Stage) -> Generator[Case]:
-    bed, (first, second) = at.bed, at.bed.uplinks
-
-    def without(found: str) -> Callable[[], bool]:
-        return lambda: found not in at.checks()[1]
-
-    with at.attached():
-        at.own.do("drain", first.name)
-        with bed.cable_pulled(second):
-            wait_until(lambda: not without("no active or standby")(), "it is dark")
-            yield Case(at.nothing, {"UPLINK": first.name}, solved=without("no active or standby"))
-        with bed.cable_pulled(first):
-            wait_until(lambda: not without("link is down")(), "it is found")
-            yield Case(at.nothing, solved=without("link is down"))
-        yield Case(at.nothing, solved=without("drained"))
-        for _ in range(3):
-            with bed.cable_pulled(first):
-                wait_until(lambda: not at.own.uplink(bed, first)["up"], "the link is down")
-            wait_until(lambda: at.own.all_up(bed), "the link is up")
-        wait_until(lambda: not without("flapping")(), "it is found")
-        delay = at.asks("get", "bridge", at.br, "failback-delay-s")
-        yield Case(at.nothing, solved=lambda: delay()[1].strip() == "600")
-        yield Case(at.nothing, solved=without("flapping"))
-        yield Case(at.nothing, solved=without("drained"))
 
 
 @state(ON_LACP, "OvsLbtBridgeDark: ovs-vsctl set port BOND other_config:lacp-fallback-ab=true")
@@ -1080,11 +978,18 @@ LOOKS = {
 }
 
 
-@state(ON_LACP, "host/control: ovs-lbt show", "operations/operator: ovs-lbt show", *LOOKS)
+@state(
+    ON_LACP,
+    "host/control: ovs-lbt show",
+    "operations/operator: ovs-lbt show",
+    "cli/top/__init__.main: ovs-lbt top --once",
+    *LOOKS,
+)
 def looked_at(at: Stage) -> Generator[Case]:
     with at.attached():
         for text in (UNANSWERED, LOST):
             yield Case(says(text), shows=at.vm)
+        yield Case(at.asks("top"), shows=at.first)
         at.own.do("move", at.vm, at.other())
         at.vsctl("set", "interface", at.first, "bfd:enable=true")
         for looks, shows in LOOKS.items():
@@ -1094,36 +999,6 @@ def looked_at(at: Stage) -> Generator[Case]:
             wait_until(lambda: at.own.all_up(at.bed), "both uplinks work")
         at.vsctl("set", "bridge", at.br, "rstp_enable=false")
         at.bed.ovs.run("ovs-appctl", "vlog/set", "ofproto:info")
-
-
-@state(
-    ON_SIX,
-    "cli/top/__init__.main: ovs-lbt top --once",
-    "cli/top/__init__.main: ovs-lbt top --once",
-    "cli/top/view._watching: ovs-lbt show",
-    "cli/top/view._note: ovs-lbt show",
-)
-def a_small_terminal(at: Stage) -> Generator[Case]:
-    def screen(term: str, proposed: str) -> Asked:
-        """What `top` draws."""
-
-        def drawn() -> Told:
-            with pane(at.own.ovs.rundir, at.own.ovs.env, 150, 15) as drawn_on:
-                drawn_on.enter(f"clear; TERM={term} {shlex.quote(str(at.own.executable))} top")
-                return 0, drawn_on.shows(f": {proposed}")
-
-        return drawn
-
-    with at.attached():
-        for value in ("threshold", "window_s"):
-            at.bed.set("bridge", at.br, **{value: "much"})
-        wait_until(lambda: len(at.own.show_json(at.br)["config_errors"]) == 2, "errors are found")
-        yield Case(at.asks("top"), shows=at.first)
-        yield Case(screen("nonsense", "ovs-lbt top --once"), shows=at.first)
-        yield Case(
-            screen("tmux", "ovs-lbt show"), shows=at.bed.uplinks[5].name, behind="more uplinks: "
-        )
-        yield Case(screen("tmux", "ovs-lbt show"), shows="window-s", behind="more: ")
 
 
 # ---- other teams, on a bed of their own ---------------------------------------------------

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import pytest
 
 from controller.dataplane import tables
-from policies.classifiers import BUCKETS
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Upstream
 from tests.switch.service import Service
 from tests.switch.test_dp_hash import PROTOCOLS, batches, left_paced, uplinks_of
@@ -87,14 +86,6 @@ def some_connections(bed: Bed) -> list[Shot]:
     ]
 
 
-def test_show_tells_and_the_group_selects_by_dp_hash(served: Bed, service: Service) -> None:
-    assert hash_of(served, service) == {"used": "dp_hash", "why": "connection-hash is auto"}
-    assert "hashed by dp_hash" in service.ask("show", served.bridge)
-    (group,) = selecting(served)
-    assert "selection_method=dp_hash" in group
-    assert group.count("bucket=") == BUCKETS
-
-
 def test_connections_leave_once_by_every_uplink_under_one_address_at_each(
     served: Bed, service: Service
 ) -> None:
@@ -125,28 +116,3 @@ def test_the_key_is_changed_while_frames_are_sent(served: Bed, service: Service)
         now = uplinks_of(served, shots)
         assert (now == before) == (wanted == "dp_hash")
     served.set("bridge", served.bridge, connection_hash="auto")
-
-
-def test_a_switch_without_openflow_1_5_uses_multipath_and_tells_why(
-    served: Bed, service: Service
-) -> None:
-    served.set("bridge", served.bridge, connection_hash="multipath")
-    wait_until(lambda: not selecting(served), "the group is gone")
-    protocols = "protocols=OpenFlow10,OpenFlow13"
-    served.ovs.vsctl("set", "bridge", served.bridge, protocols)
-    try:
-        served.set("bridge", served.bridge, connection_hash="auto")
-        refusal = "; add OpenFlow15 to the bridge's protocols"
-
-        def told() -> bool:
-            shown = hash_of(served, service)
-            return bool(shown["used"] == "multipath" and shown["why"].endswith(refusal))
-
-        wait_until(told, "show tells why")
-        service.wait_ready(served)
-        uplinks_of(served, some_connections(served))
-    finally:
-        served.ovs.vsctl("clear", "bridge", served.bridge, "protocols")
-        # A refusal is believed for a while, or until the key is changed.
-        served.set("bridge", served.bridge, connection_hash="multipath")
-        served.set("bridge", served.bridge, connection_hash="auto")

@@ -264,55 +264,6 @@ def test_no_tag_leads_into_another_vlan(known: Bed) -> None:
     all_in_the_vlan_are_reached(bed)
 
 
-def test_a_trunk_says_nothing_in_vlans_that_are_not_its_own(known: Bed, service: Service) -> None:
-    bed, (*_, other) = known, known.vms
-    with bed.another_vm() as trunk:
-        bed.ovs.vsctl("set", "port", trunk.port, f"trunks={VLAN}")
-        service.wait_ready(bed)
-        mine = shot_with_tags(bed, trunk, frames.BROADCAST, (NATIVE_TAG, VLAN))
-        wait_until(lambda: "vm0" in bed.comes_out(mine), "it is heard in its VLAN")
-        tags = [(OTHER_VLAN,), (OTHER_VLAN, VLAN), (1, VLAN), (0, OTHER_VLAN), (0, VLAN), (0,), ()]
-        nowhere(
-            bed,
-            [
-                shot_with_tags(bed, trunk, to, *((NATIVE_TAG, tag) for tag in stack))
-                for to in (frames.BROADCAST, other.mac)
-                for stack in tags
-            ],
-        )
-        inner = shot_with_tags(bed, trunk, frames.BROADCAST, (NATIVE_TAG, VLAN), (NATIVE_TAG, 20))
-        heard = bed.fire_and_hear([inner])
-        for point, came in heard.items():
-            tags_seen = [h.vlan for h in came if h.frame_id == inner.frame_id and not h.outgoing]
-            assert point != str(other) or not tags_seen, "in the other VLAN"
-            assert point not in bed.ends or set(tags_seen) <= {VLAN}, f"left with tag {tags_seen}"
-    all_in_the_vlan_are_reached(bed)
-
-
-def test_what_it_makes_up_counts_in_no_other_vlan(known: Bed) -> None:
-    """Above the limit of its port, too, it takes no address there of a host, or of a VM that leaves."""
-    bed, (leaves, neighbour, third, attacker), host = known, known.vms, known.hosts[0]
-
-    def learned() -> int:
-        flood(attacker)
-        bed.revalidated()
-        return len(learned_on(bed, attacker))
-
-    wait_until(lambda: learned() == ADDRESSES_LEARNED_MAX, "its limit is reached")
-    for stolen in (host.mac, leaves.mac):
-        bed.send(attacker.point, frames.broadcast(stolen, 0, 0))
-    bed.revalidated()
-    here = sorted(map(str, (leaves, neighbour, third, "LOCAL")))
-    assert bed.comes_out(bed.frame_of(host, frames.arp_request)) == here
-    bed.send(attacker.point, frames.broadcast(leaves.mac, 0, 0))
-    bed.send(host.point, frames.gratuitous_arp(leaves.mac, host.sends(VLAN), 0))
-    bed.revalidated()
-    (at,) = bed.comes_out(unicast(bed, neighbour, leaves.mac))
-    assert at in bed.ends, "it is found elsewhere"
-    bed.ofctl("del-flows", f"cookie={learned_cookie(bed, attacker)}/-1")
-    bed.introduce()
-
-
 def test_its_groups_leave_room_for_those_of_others(known: Bed) -> None:
     """A member that heard the report of another one would stay silent, and lose the group."""
     bed, (member, another, third, attacker) = known, known.vms

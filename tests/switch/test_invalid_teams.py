@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from tests.said import says
-from tests.switch.adopting import refused, state
 from tests.switch.bed import BALANCE_SLB, LACP, PLAIN, Bed, BedSpec, Upstream, run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
@@ -169,50 +167,3 @@ def test_the_last_valid_team_outlives_a_restart_and_the_proposed_commands_lead_b
         found, vms = never_twice(bed), {str(vm) for vm in bed.vms}
         # The second uplink may have another name.
         assert all(vms - {sent} == set(at) & vms for sent, at in found.items()), found
-
-
-def test_a_bridge_with_bonds_to_two_networks_is_refused_and_left_as_it_is(
-    own: Service, tor: Upstream
-) -> None:
-    """Over uplinks of both, the VMs of one network would be cut off."""
-    own.start()
-    with Bed(own.ovs, tor, BedSpec(BALANCE_SLB, 2, (None, None))) as bed:
-        other = f"{bed.prefix}o"
-        tor.ovs.vsctl("add-br", other, "--", "set", "bridge", other, tor.setting)
-        second_bond(bed, other)
-        bed.introduce_to_normal()
-        before, plain = state(bed), delivered(bed)
-        assert each_once(bed, plain)
-        own_names = [uplink.name for uplink in bed.uplinks]
-        all_names = [*own_names, f"{bed.prefix}u7", f"{bed.prefix}u8"]
-        assert says(refused(own, "attach", bed.bridge), "2 bonds", "its own bridge")
-        for names in (all_names, own_names):
-            words = [word for name in names for word in ("--uplink", name)]
-            told = refused(own, "attach", bed.bridge, *words)
-            assert says(told, "a bond in addition" if names is own_names else "bond members"), told
-        assert (state(bed), delivered(bed)) == (before, plain)
-        command = PROPOSED.search(told)
-        assert command
-        bed.ovs.run(*shlex.split(command[1]))
-        own.attach(bed)
-        assert own.command("check", bed.bridge).returncode == 0
-        never_twice(bed)
-        own.do("detach", bed.bridge)
-        tor.ovs.vsctl("del-br", other)
-
-
-def test_an_uplink_without_a_device_is_reported(own: Service, tor: Upstream) -> None:
-    with attached(own, tor, BALANCE_SLB) as bed:
-        second = bed.uplinks[1]
-        run("ip", "link", "del", second.name)
-        bed.restart_switch()
-        own.wait_ready(bed)
-        shown = own.uplink(bed, second)
-        assert (shown["up"], shown["absent"]) == (False, True)
-        assert own.metric("ovslbt_uplink_up", uplink=second.name) == 0
-        told = own.command("check", bed.bridge).stdout
-        assert (
-            f"warning: {bed.bridge}: uplink {second}: Open vSwitch cannot open its device" in told
-        )
-        why = re.search(r"ovs-(vsctl get interface \S+ error)", told)
-        assert why and "No such device" in bed.ovs.run(*f"ovs-{why[1]}".split())

@@ -15,7 +15,6 @@ from tests.switch import frames
 from tests.switch.bed import PLAIN, Bed, BedSpec, on_beds
 from tests.switch.judging import at_most, judges_time
 from tests.switch.service import Service
-from tests.switch.test_many_behind_a_port import homes, units
 from tests.switch.waiting import HANG_S, wait_until
 from tests.switch.wire import Stream
 
@@ -48,6 +47,19 @@ def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
         )
         yield bed
         session_service.do("detach", bed.bridge)
+
+
+def units(bed: Bed, service: Service) -> dict[str, int]:
+    """How many addresses behind the port are on each uplink; none while nothing is known."""
+    ports = service.show_json(bed.bridge)["ports"]
+    found: dict[str, int] = next((p.get("units", {}) for p in ports if p["name"] == bed.patch), {})
+    return {u.name: found.get(u.name, 0) for u in bed.uplinks}
+
+
+def homes(bed: Bed) -> dict[str, str]:
+    """The uplink by which each VM's broadcasts leave, by the VM's name; "" if none was heard."""
+    left = bed.homes()
+    return {str(vm): " and ".join(left[str(vm)]) for vm in bed.nested}
 
 
 def sending(bed: Bed, mbps: Sequence[float]) -> Stream:

@@ -208,13 +208,3 @@ def test_rules_stay_through_power_cycles(network: Bed, service: Service, libvirt
             service.do("set", "interface", name, "shares=")
             in_force(port, None, None)
             destroy(libvirt, service, bed, WEB)
-
-
-def test_a_vm_that_dies_leaves_nothing(network: Bed, service: Service, libvirt: Libvirt) -> None:
-    """QEMU is killed; libvirtd notices, and removes the port."""
-    bed, before = network, state(network)
-    with libvirt.defined(WEB, on_network(bed, WEB)):
-        port = start(libvirt, service, bed, WEB)
-        libvirt.kill(WEB)
-        wait_gone(service, bed, port)
-        comes_to(bed, before)

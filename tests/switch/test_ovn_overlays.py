@@ -14,7 +14,7 @@ from tests.switch.ovn import events, rescue
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import EXTERNAL, Host
 from tests.switch.ovn.overlays import Way, endpoint, overlay, ways
-from tests.switch.ovn.talk import each_once, traffic
+from tests.switch.ovn.talk import each_once
 from tests.switch.waiting import wait_until
 
 SPREAD, SPREAD_IPV6 = Way(policy="dynamic"), Way(policy="dynamic", ipv6=True)
@@ -64,24 +64,6 @@ def test_one_endpoint_by_the_documents_recipe(cloud: Cloud) -> None:
 
 @judges_time
 @pytest.mark.parametrize("cloud", [SPREAD, SPREAD_IPV6], ids=str, indirect=True)
-def test_peers_send_to_the_endpoint_itself_when_it_is_spread_no_more(cloud: Cloud) -> None:
-    host, peer = cloud.hosts
-    rescue.hear_off_home(cloud)
-    with traffic(cloud, ways(cloud), PPS) as talk:
-        talk.warm_up()
-        set_policy(host, "originating-port")
-        try:
-            wait_until(lambda: rescue.knows(peer, host), "the peer has its own address")
-            talk.go_on(FRAMES)
-        finally:
-            set_policy(host, "dynamic")
-        talk.go_on(FRAMES)
-    few_twice(talk.twice(), 0)
-    few_lost(talk.lost(), LOST_OF_A_FLOW_MAX, PPS)
-
-
-@judges_time
-@pytest.mark.parametrize("cloud", [SPREAD, SPREAD_IPV6], ids=str, indirect=True)
 def test_a_rescued_host_is_reached_by_peers_that_only_send(cloud: Cloud) -> None:
     """They have an off-home address, and hear no tunnel's frame from which to learn another one."""
     host, peer = cloud.hosts
@@ -117,7 +99,3 @@ def carries_by_all(host: Host) -> bool:
     used = {p["uplink"] for p in shown["ports"]}
     used |= {uplink for counts in shown["buckets"].values() for uplink, n in counts.items() if n}
     return {uplink.name for uplink in host.uplinks} <= used
-
-
-def set_policy(host: Host, policy: str) -> None:
-    host.ovs.vsctl("set", "bridge", EXTERNAL, f"external_ids:ovs-lbt-policy={policy}")

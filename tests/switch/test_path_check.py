@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator
 
@@ -25,9 +24,7 @@ from tests.switch.waiting import wait_until
 
 OF_THREE = BedSpec(PLAIN, 3, (None, None))
 OF_TWO = BedSpec(PLAIN, 2, (None, None), addresses=True)
-OF_TWO_LONG = BedSpec(PLAIN, 2, (None, None), mtu_bytes=3000, addresses=True)
 JUMBO = BedSpec(PLAIN, 3, (None, None), mtu_bytes=3000)
-STANDARD_MTU = 1500
 ETH_PROBE = 0x88B6
 # What the documents promise with three uplinks, or with two and a host that is asked.
 FOUND_WITHIN_S = 3.0
@@ -77,20 +74,16 @@ def test_a_port_that_is_blocked_in_any_direction_is_left(
 
 
 @judges_time
-@pytest.mark.parametrize("bed", [OF_TWO, OF_TWO_LONG], ids=["one-mtu", "two-mtus"], indirect=True)
+@on_beds(OF_TWO)
 @in_any_direction
 def test_of_two_uplinks_a_host_decides_as_soon(
     checked: Bed, service: Service, ways: tuple[str, ...]
 ) -> None:
-    """Also if VM ports of two MTUs have it asked with frames of two more lengths."""
     uplink, vm = checked.uplinks[1], checked.vms[0]
     wait_until(lambda: can_move(service, vm, uplink), "the uplink's failback delay is over")
-    with contextlib.ExitStack() as stack:
-        if checked.spec.mtu_bytes > STANDARD_MTU:
-            stack.enter_context(shorter_mtu(checked, vm))
-        ask(service, checked, checked.hosts[0].ip)
-        assert not faults(service, checked)
-        stack.enter_context(blocked(checked, uplink, *ways))
+    ask(service, checked, checked.hosts[0].ip)
+    assert not faults(service, checked)
+    with blocked(checked, uplink, *ways):
         took_s = found_after_s(service, checked, (uplink.name, "unreachable", True, None))
         soon("of two uplinks, the one that is cut off is found", took_s, FOUND_WITHIN_S)
         has_left(service, checked, vm, uplink)
@@ -107,18 +100,6 @@ def can_move(service: Service, vm: Station, uplink: Uplink) -> bool:
     except ValueError:
         return False
     return True
-
-
-@contextlib.contextmanager
-def shorter_mtu(bed: Bed, vm: Station) -> Iterator[None]:
-    """A VM port has an MTU of 1500 in this block."""
-    (shown,) = json.loads(run("ip", "-j", "link", "show", vm.port))
-    run("ip", "link", "set", vm.port, "mtu", str(STANDARD_MTU))
-    try:
-        bed.ovs.vsctl("wait-until", "interface", vm.port, f"mtu={STANDARD_MTU}")
-        yield
-    finally:
-        run("ip", "link", "set", vm.port, "mtu", str(shown["mtu"]))
 
 
 @on_beds(OF_TWO)

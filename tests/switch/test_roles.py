@@ -7,20 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Uplink, on_beds
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.service import Service
-from tests.switch.traffic import FLOW_PPS, FRAMES, Traffic
+from tests.switch.traffic import FLOW_PPS, Traffic
 from tests.switch.waiting import holds, wait_until
-from tests.switch.wire import Stream
 
 BEDS = [BedSpec(team, 2, (None, None), (None,)) for team in (PLAIN, BALANCE_SLB)]
 on_both_beds = on_beds(*BEDS)
 on_a_bond = on_beds(*BEDS[1:])
 FAILBACK_DELAY_S = 3
-RETURN_PPS = 2000
-CUT_OFF_S = 0.3
 # What returns too soon does so at once.
 WATCHED_BEFORE_RETURN_S = 0.5
 # To which the history tells time.
@@ -99,49 +95,6 @@ def test_a_standby_steps_in_and_gives_back_after_the_delay(team: Bed, service: S
     assert returned_at - up_at >= FAILBACK_DELAY_S - CLOCK_S, "a snap-back"
     few_lost(returning.lost(), 0, FLOW_PPS)
     few_lost(failing.lost(), LOST_IN_FAILOVER_MAX, FLOW_PPS)
-
-
-@on_both_beds
-def test_the_only_uplink_returns_beside_an_unused_one_and_brings_no_second_copy(
-    team: Bed, service: Service
-) -> None:
-    bed, (only, unused) = team, team.uplinks
-    service.do("set", "interface", unused.name, "role=unused")
-    wait_until(lambda: everybody_by(bed, service, only), "all by the only uplink")
-    bed.introduce()
-    assert twice_when_it_returns(bed, only) == 0
-    with service.dead():
-        assert twice_when_it_returns(bed, only, announced=False) == 0
-
-
-def twice_when_it_returns(bed: Bed, uplink: Uplink, announced: bool = True) -> int:
-    """How many frames for a VM come twice when the only uplink that it may use fails and returns.
-
-    The upstream switch forgets the VM with the link, and floods frames for it by all uplinks until
-    the service announces it (`announced`), or it speaks.
-    """
-    vm, host = bed.vms[0], bed.hosts[0]
-    flow = (host.point, frames.udp(host.mac, vm.mac))
-    with bed.ears(vm.point) as ears, Stream([flow], RETURN_PPS) as stream:
-
-        def heard() -> int:
-            return len(stream.received(ears[vm.point], 0))
-
-        bed.pull_cable(uplink)
-        wait_until(lambda: not bed.carrier(uplink), "it is down")
-        # Open vSwitch remembers for longer than other switches.
-        bed.tor.ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", bed.upstream)
-        before = heard()
-        holds(lambda: heard() == before, "the VM is cut off", CUT_OFF_S)
-        bed.plug_cable(uplink)
-        wait_until(lambda: heard() > before + FRAMES, "the VM is reached again")
-        if not announced:
-            bed.introduce()
-        spoken = heard()
-        wait_until(lambda: heard() > spoken + FRAMES, "the VM is still reached")
-        stream.stop()
-        ears.until_quiet()
-        return sum(n > 1 for n in stream.received(ears[vm.point], 0).values())
 
 
 def everybody_by(bed: Bed, service: Service, uplink: Uplink) -> bool:

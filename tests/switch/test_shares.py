@@ -151,16 +151,6 @@ def test_a_restart_of_the_service_touches_nothing(
     assert changes == []
 
 
-def test_detach_leaves_the_queue_that_was_there(shared: Bed, service: Service) -> None:
-    bed = shared
-    part(bed, service, {0: {"shares": 100}})
-    for gone in (False, True):
-        with service.dead() if gone else contextlib.nullcontext():
-            service.do("detach", bed.bridge)
-            assert [qdiscs(uplink) for uplink in bed.uplinks] == [["noqueue"]] * 2
-        service.attach(bed, "--policy", "originating-port")
-
-
 # ---- what a test does ------------------------------------------------------------------
 
 

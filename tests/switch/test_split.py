@@ -9,19 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.switch import frames, iperf
+from tests.switch import iperf
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
 from tests.switch.judging import judges_time, soon
 from tests.switch.service import Service, launcher_with
 from tests.switch.test_hot_vm import WINDOW, address_moves
 from tests.switch.waiting import wait_until
-from tests.switch.wire import Stream
 
 SPEC = BedSpec(BALANCE_SLB, 2, (None, None), addresses=True)
 UPLINK_BPS = 100e6
 STREAMS = 16
-# What a stream of frames fills, and what a PPPoE session's frames have behind the addresses.
-LITTLE_BPS, FRAME_BYTES, ETH_PPPOE_SESSION = 2e6, 1250, 0x8864
 # A split VM port is merged when it has been mergeable for that long: 60 s by default.
 MERGE_AFTER_S = 4
 # From when the load begins: it has to rise, and to be worth it twice.
@@ -81,36 +78,6 @@ def test_a_hot_vm_is_split_and_merged(
         assert service.metric("ovslbt_moves_applied_total", reason="merge") >= 1
         service.do("detach", bed.bridge)
         soon("the hot VM is split", after_s, SPLIT_WITHIN_S)
-
-
-def test_a_split_of_frames_that_are_not_ip_is_noted(tor: Upstream, own: Service) -> None:
-    """A router that speaks PPPoE stays on one uplink, and `check` says why."""
-    own.start()
-
-    def noted() -> bool:
-        return "are not IP" in own.command("check", bed.bridge).stdout
-
-    with Bed(own.ovs, tor, SPEC) as bed:
-        vm, host = bed.vms[0], bed.hosts[0]
-        for uplink in bed.uplinks:
-            bed.set("interface", uplink.name, capacity_mbps=LITTLE_BPS / 1e6)
-        session = frames.ethernet(vm.mac, host.mac, ETH_PPPOE_SESSION, bytes(FRAME_BYTES))
-        to_many = [
-            frames.udp(vm.mac, host.mac, destination_ip=f"198.51.100.{n}", frame_bytes=FRAME_BYTES)
-            for n in range(STREAMS)
-        ]
-        own.attach(bed, "--policy", "adaptive", "--teaming", "switch-independent")
-        pps = 1.5 * LITTLE_BPS / 8 / FRAME_BYTES
-        with Stream([(vm.point, session)], pps):
-            wait_until(lambda: is_split(bed, own) and noted(), "it is split in vain")
-            assert min(sent_bps(bed, own)) < 0.1 * LITTLE_BPS
-        with Stream([(vm.point, frame) for frame in to_many], pps / STREAMS):
-            wait_until(
-                lambda: is_split(bed, own) and min(sent_bps(bed, own)) > 0.2 * LITTLE_BPS,
-                "both uplinks carry what is IP",
-            )
-            assert not noted()
-        own.do("detach", bed.bridge)
 
 
 def loaded(bed: Bed) -> contextlib.AbstractContextManager[object]:

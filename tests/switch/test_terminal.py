@@ -154,22 +154,6 @@ def test_rates_are_those_of_dump_ports(team: Bed, top: Pane) -> None:
         )
 
     wait_until(is_told, "the first VM has a name and receives, and its uplink is in use")
-    top_less(top, "true")
-
-    def agrees_with_show() -> bool:
-        real = measured_mbps(bed, [first.port])
-        shown = top.run(f"ovs-lbt show {bed.bridge}")
-        told = [float(figure) for figure in row(shown, first.port)[3:5]]
-        return told == [near(figure) for figure in real[first.port]]
-
-    wait_until(agrees_with_show, "`show` and dump-ports agree within 10 %")
-
-
-def top_less(top: Pane, command: str) -> str:
-    """Leave `top` and run a command in the shell beneath it."""
-    top.type("q")
-    wait_until(lambda: top.lines[-1].startswith(PROMPT), "top is over")
-    return top.run(command)
 
 
 def busiest_above(bed: Bed, top: Pane) -> list[str]:

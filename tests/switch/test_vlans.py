@@ -121,7 +121,6 @@ def test_every_vlan_mode_does_what_normal_does(bed: Bed, service: Service) -> No
         check_everything(bed, service, ways)
         trunk = bed.stations[list(WAYS).index("trunk")]
         check(bed, [(two_tags(trunk, PRIORITY_TAG, 20), Counter())])
-        learning_packets(bed, service)
         nothing_is_sent_again(bed, service)
 
 
@@ -168,27 +167,6 @@ def check_everything(bed: Bed, service: Service, ways: Mapping[str, Way]) -> Non
     check(bed, [*from_stations(bed, service, ways)])
     check(bed, [*reflected(bed, ways)])
     check(bed, [*from_uplinks(bed, service, ways)])
-
-
-def learning_packets(bed: Bed, service: Service) -> None:
-    """After a move each address of a trunk is announced in each of its VLANs, and stays ours."""
-    by_way = dict(zip(WAYS, bed.stations, strict=True))
-    station, neighbour = by_way["native-untagged 10"], by_way["access 10"]
-    home = service.bindings(bed)[station.port]
-    (other,) = (uplink for uplink in bed.uplinks if uplink.name != home)
-    with bed.ears(other.upstream_end) as ears:
-
-        def announced_in() -> set[int]:
-            heard = ears[other.upstream_end].frames()
-            rarps = [h for h in heard if h.ethertype == frames.ETH_RARP and not h.outgoing]
-            return {h.vlan for h in rarps if h.source == station.mac}
-
-        service.move(station, other)
-        wait_until(lambda: announced_in() == {10, 20, 30}, "announced in VLANs 10, 20 and 30")
-    frame = frames.plain(neighbour.mac, station.mac, 0, 1 << 39)
-    check(
-        bed, [(Shot(neighbour.point, frame, 10, "to the moved"), Counter({(str(station), 0): 1}))]
-    )
 
 
 def two_tags(station: Station, outer: int, inner: int) -> Shot:

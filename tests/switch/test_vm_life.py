@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, cookie
 from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Station, on_beds, run
 from tests.switch.judging import judges_time, lost_for_want_of_room, soon
@@ -185,22 +184,6 @@ def test_learning_packets_that_come_back_are_no_departure(life: Bed, service: Se
         lost_for_want_of_room(lost, bed.turned_away() - no_room, PPS)
         for uplink in bed.uplinks:
             assert not stream.received(ears[uplink.upstream_end], 0), "it left the host"
-
-
-# ---- it is silent -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("flooded", [False, True], ids=["known upstream", "forgotten upstream"])
-def test_a_silent_vm_is_reached_from_outside(life: Bed, flooded: bool) -> None:
-    """Here its address has been forgotten, as it is after five minutes."""
-    bed, vm = life, life.vms[0]
-    bed.ofctl("del-flows", f"cookie={cookie(Kind.LEARNED, 0):#x}/{COOKIE_KIND_MASK:#x}")
-    if flooded:
-        bed.tor.ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", bed.upstream)
-    bed.revalidated()
-    at = delivered(bed, bed.hosts[0], vm)
-    assert at.count(str(vm)) == 1, f"one copy: {at}"
-    assert not [name for name in at if "uplink" in name]
 
 
 # ---- tools ------------------------------------------------------------------------------

@@ -82,6 +82,32 @@ ELSEWHERE = {
         "switch/test_ovn_tunnels.py",
         "test_vms_follow_the_plan",
     ),
+    **dict.fromkeys(
+        (
+            "operations/explain._outlook: ovs-lbt apply {bridge}",
+            "operations/explain._outlook: ovs-lbt plan {bridge}",
+            "operations/explain._outlook: ovs-lbt set bridge {bridge} mode=enforce",
+            "operations/plans._headline: ovs-lbt apply {} --plan {plan_id}",
+            "operations/plans.apply: ovs-lbt plan {}",
+        ),
+        (
+            "unit/controller/operations/test_planning.py",
+            "test_apply_makes_exactly_what_was_shown_in_one_bundle_and_says_so",
+        ),
+    ),
+    "operations/explain._outlook: ovs-lbt move {} UPLINK": (
+        "unit/controller/engine/test_damping.py",
+        "test_operators_moves_count_and_are_never_refused",
+    ),
+    # A screen has no room for more, and each of these commands only looks.
+    **dict.fromkeys(
+        (
+            "cli/top/__init__.main: ovs-lbt top --once",
+            "cli/top/view._note: ovs-lbt show",
+            "cli/top/view._watching: ovs-lbt show",
+        ),
+        ("unit/controller/cli/top/test_view.py", "test_uplinks_that_do_not_fit_are_counted"),
+    ),
     "OvsLbtFault: ovs-lbt detach BRIDGE": (
         "unit/controller/engine/test_failures.py",
         "test_a_detach_needs_nothing_of_what_it_removes",

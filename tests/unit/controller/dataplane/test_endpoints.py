@@ -1,7 +1,7 @@
 """Off-home addresses of tunnel endpoints: what leaves under them, and what comes back to them.
 
-Flows and groups are carried out here frame by frame; tests/switch/test_off_home.py has a switch hash
-connections.
+Flows and groups are carried out here frame by frame; tests/switch/test_ovn_overlays.py has hosts with
+such endpoints.
 """
 
 from __future__ import annotations
