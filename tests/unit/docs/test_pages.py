@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import documents, plain_words
-from tests.unit.docs.figures import NUMBER
+from tests.unit.docs.measured import NUMBER
 
 DOCS = documents.ROOT / "docs"
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
