@@ -23,7 +23,7 @@
 #   make fuzz         malformed input for every parser of external data, guided by code coverage, ten minutes for
 #                     each parser, in out/fuzz/ (ARGS="--seconds N --target NAME"; ARGS=--keep stores inputs that reached new code)
 #   make soak         random events on a real switch until a check fails, for hours
-#                     (SEED=1 SEEDS=3 JOBS=3 EVENTS=500; ARGS='--replay FILE', ARGS=--resume)
+#                     (SEED=1 SEEDS=3 JOBS=3 EVENTS=500; ARGS='--replay FILE')
 #   make deb          the Debian package, out/deb/ovs-lbt_VERSION_all.deb; it needs no Open vSwitch and no .venv
 #   make dashboards   the dashboards' JSON, generated from the Python files in dashboards/
 #

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.switch.chaos import model
@@ -271,19 +271,6 @@ class Counted:
     settle_s: float = math.nan
     # How late the sender was at worst: a machine that has no time for it has none for switches.
     late_s: float = 0.0
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it, for a file."""
-        return {**asdict(self), "event": str(self.event)}
-
-    @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> Counted:
-        """What `as_json` has kept."""
-        flows = [
-            Lost(**{**one, "flow": Flow(**one["flow"]), "numbers": tuple(one["numbers"])})
-            for one in kept["flows"]
-        ]
-        return cls(**{**kept, "event": Event.parse(kept["event"]), "flows": flows})
 
     @property
     def beyond(self) -> list[Lost]:

@@ -159,30 +159,6 @@ class State:
     adaptive: bool = False
     standby: bool = False
 
-    @classmethod
-    def first(
-        cls,
-        uplinks: int,
-        vlans: Iterable[int | None],
-        lag: bool = False,
-        negotiated: bool = False,
-        on_bond: bool = False,
-        watched: bool = False,
-        adaptive: bool = False,
-        standby: bool = False,
-    ) -> State:
-        """Everything is plugged in and in service."""
-        return cls(
-            {f"u{i}": UplinkState() for i in range(uplinks)},
-            {f"v{i}": VmState(vlan or 0) for i, vlan in enumerate(vlans)},
-            lag,
-            negotiated,
-            on_bond,
-            watched or negotiated,
-            adaptive=adaptive,
-            standby=standby,
-        )
-
     @property
     def on_normal(self) -> bool:
         """Whether the bond forwards by itself: it is only observed."""
@@ -252,14 +228,13 @@ def changes(state: State, event: Event) -> tuple[int, int]:
     return 0, 0
 
 
-def generate(state: State, seed: int, done: int = 0) -> Iterator[Event]:
+def generate(state: State, seed: int) -> Iterator[Event]:
     """Events without end, each possible behind those before; the same for the same seed.
 
-    `done`: so many have happened to a bed that is no more, and a new one begins. With `adaptive`, a
-    VM is split and merged at least every so often, behind what makes that possible.
+    With `adaptive`, a VM is split and merged at least every so often, behind what makes that possible.
     """
     since_hot = 0
-    chance = random.Random(f"{seed} behind {done}" if done else seed)
+    chance = random.Random(seed)
     while True:
         choices = {
             name: found

@@ -47,14 +47,9 @@ class Report:
     log_tail: str = ""
 
 
-def events_of(
-    seed: int,
-    count: int,
-    extras: Extras = Extras(),  # noqa: B008
-    done: int = 0,
-) -> list[Event]:
-    """The first events of a seed; `done`: so many were done on another bed."""
-    return list(itertools.islice(model.generate(first_state(seed, extras), seed, done), count))
+def events_of(seed: int, count: int, extras: Extras = Extras()) -> list[Event]:  # noqa: B008
+    """The first events of a seed."""
+    return list(itertools.islice(model.generate(first_state(seed, extras), seed), count))
 
 
 def carry_out(
@@ -65,15 +60,14 @@ def carry_out(
     for_s: float = float("inf"),
     extras: Extras = Extras(),  # noqa: B008
     go_on: bool = False,
-    report: Report | None = None,
     keep: Callable[[Report], object] = bool,
 ) -> Report:
     """Build a seed's world, and let the events happen to it until one goes wrong.
 
     No event begins later than `for_s` after the first one. `go_on`: losses are findings only, and do not
-    end it. `report`: of events before these, on another bed. `keep` gets it after each event.
+    end it. `keep` gets the report after each event.
     """
-    report = report or Report(seed)
+    report = Report(seed)
     with (
         built(seed, tor, extras) as world,
         contextlib.closing(Traffic(world.bed)) as traffic,
@@ -82,7 +76,7 @@ def carry_out(
             report.violations = ["before any event", *wrong]
             return report
         begin_s = time.monotonic()
-        for number, event in enumerate(events, start=len(report.events)):
+        for number, event in enumerate(events):
             since_s = time.monotonic()
             if since_s > begin_s + for_s:
                 break

@@ -4,9 +4,8 @@ A run stops at the first violation. It writes its events to a replay file, next 
 out/soak/seed-N.json. With `--go-on`, lost frames beyond the limits and duplicates are only listed
 there, and do not stop the run.
 
-After each event, the summary is written again, and seed-N.events gets a line with all counts.
-`--resume` skips these events, and runs the remaining ones on a new set of bridges. With `--jobs`,
-several seeds run at the same time, each in a process and networks of its own.
+After each event, the summary is written again. With `--jobs`, several seeds run at the same time, each in
+a process and networks of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -27,8 +25,6 @@ from typing import Any
 
 from tests.switch.bed import upstream_ovs
 from tests.switch.chaos import losses, model, run
-from tests.switch.chaos.losses import Counted
-from tests.switch.chaos.model import Event
 from tests.switch.chaos.run import Report
 from tests.switch.chaos.world import Extras, first_state, spec_of
 from tests.switch.wire import OwnNetwork
@@ -47,12 +43,11 @@ def main() -> int:
     with OwnNetwork().entered(), upstream_ovs() as tor:
         seeds = 1 if options.replay else options.seeds
         for seed in range(options.seed, options.seed + seeds):
-            kept = Kept(options.out, seed, extras, options.resume)
-            done = len(kept.report.events)
+            kept = Kept(options.out, seed, extras)
             if options.replay:
                 events = model.from_text(options.replay.read_text())
             else:
-                events = run.events_of(seed, max(0, options.events - done), extras, done)
+                events = run.events_of(seed, options.events, extras)
             print(f"seed {seed}: {len(events)} events on {_team(seed)}", flush=True)
             report = run.carry_out(
                 seed,
@@ -62,14 +57,13 @@ def main() -> int:
                 for_s=options.for_s,
                 extras=extras,
                 go_on=options.go_on,
-                report=kept.report,
-                keep=kept.event,
+                keep=kept.write,
             )
+            kept.write(report)
             if report.violations:
                 print("\n".join(run.lines(report)), flush=True)
-                kept.found(report.events[done:])
-            kept.write()
-            print(kept)
+                kept.found(report)
+            print(kept.told(report))
             if report.violations:
                 return 1
     return 0
@@ -94,76 +88,35 @@ def _beside_each_other(options: argparse.Namespace) -> int:
 
 
 class Kept:
-    """The results of a seed in files, as they come: a summary, and a line for each event."""
+    """The result of a seed in files: a summary after each event, and the events that end in a violation."""
 
-    def __init__(self, out: Path, seed: int, extras: Extras, resume: bool) -> None:
+    def __init__(self, out: Path, seed: int, extras: Extras) -> None:
         name = f"seed-{seed}{'-adaptive' * extras.adaptive}{'-standby' * extras.standby}"
-        self._summary, self._events = out / f"{name}.json", out / f"{name}.events"
-        self._replay = out / f"{name}.replay"
+        self._summary, self._replay = out / f"{name}.json", out / f"{name}.replay"
         self._extras = extras
         self._load_average = os.getloadavg()
-        # How many events were done when a new bed was begun.
-        self._begun_again: list[int] = []
-        self.report = Report(seed)
-        if resume and self._events.exists():
-            self._read()
-        else:
-            self._events.write_text("")
 
-    def _read(self) -> None:
-        whole = self._events.read_text().rpartition("\n")[0].splitlines()
-        # Without the line in which a run was ended.
-        self._events.write_text("".join(f"{line}\n" for line in whole))
-        for line in whole:
-            kept = json.loads(line)
-            counted = Counted.from_json(kept["counted"])
-            self.report.events.append(counted.event)
-            self.report.counted.append(counted)
-            self.report.took_s.append(kept["took_s"])
-            self.report.findings += [run.Finding(**one) for one in kept["findings"]]
-            self.report.service = kept["service"]
-            self._begun_again = kept["begun_again_behind"]
-        if done := len(self.report.events):
-            self._begun_again = [*self._begun_again, done]
-
-    def event(self, report: Report) -> None:
-        """One more has happened."""
-        number = len(report.events) - 1
-        line = {
-            "counted": report.counted[-1].as_json(),
-            "took_s": report.took_s[-1],
-            "findings": [asdict(one) for one in report.findings if one.number == number],
-            "service": report.service,
-            "begun_again_behind": self._begun_again,
-        }
-        with self._events.open("a") as events:
-            events.write(json.dumps(line) + "\n")
-        self.write()
-
-    def write(self) -> None:
+    def write(self, report: Report) -> None:
         """Write the summary anew."""
-        summary = json.dumps(self._summarized(), indent=2) + "\n"
         made = self._summary.with_suffix(".part")
-        made.write_text(summary)
+        made.write_text(json.dumps(self._summarized(report), indent=2) + "\n")
         made.replace(self._summary)
 
-    def found(self, happened: Sequence[Event]) -> None:
-        """Write the events of this bed, which end in a violation, to the replay file."""
-        head = "".join(f"# {line}\n" for line in "\n".join(self.report.violations).split("\n"))
-        self._replay.write_text(head + model.as_text(happened))
-        print(f"replay with: make soak SEED={self.report.seed} ARGS='--replay {self._replay}'")
+    def found(self, report: Report) -> None:
+        """Write the events, which end in a violation, to the replay file."""
+        head = "".join(f"# {line}\n" for line in "\n".join(report.violations).split("\n"))
+        self._replay.write_text(head + model.as_text(report.events))
+        print(f"replay with: make soak SEED={report.seed} ARGS='--replay {self._replay}'")
 
-    def __str__(self) -> str:
-        events, violations = len(self.report.events), len(self.report.violations)
+    def told(self, report: Report) -> str:
+        events, violations = len(report.events), len(report.violations)
         return f"{self._summary}: {events} events, {violations} violations"
 
-    def _summarized(self) -> dict[str, Any]:
-        report = self.report
+    def _summarized(self, report: Report) -> dict[str, Any]:
         return {
             "seed": report.seed,
             "team": _team(report.seed),
             "events": len(report.events),
-            "begun_again_behind": self._begun_again,
             **origin(["python", "-m", "tests.switch.chaos.soak", *sys.argv[1:]]),
             "load_average": {"before": self._load_average, "after": os.getloadavg()},
             "extras": asdict(self._extras),
@@ -187,7 +140,6 @@ def _options() -> argparse.Namespace:
     add("--seed", type=int, default=1, help="the first seed (1)")
     add("--seeds", type=int, default=1, help="the number of seeds (1)")
     add("--jobs", type=int, default=1, help="the number of seeds at the same time (1)")
-    add("--resume", action="store_true", help="continue an interrupted run")
     add("--events", type=int, default=500, help="the number of events of each seed (500)")
     add("--replay", type=Path, help="run the events of this file instead")
     add(

@@ -110,13 +110,13 @@ def spec_of(seed: int) -> BedSpec:
 def first_state(seed: int, extras: Extras = Extras()) -> State:
     """Each team with BFD and without, by turns; where it negotiates LACP, that watches it."""
     spec = spec_of(seed)
-    return State.first(
-        spec.uplinks,
-        spec.vm_vlans,
+    return State(
+        {f"u{i}": model.UplinkState() for i in range(spec.uplinks)},
+        {f"v{i}": model.VmState(vlan or 0) for i, vlan in enumerate(spec.vm_vlans)},
         lag=spec.is_lag,
         negotiated=spec.team == LACP,
         on_bond=spec.on_bond,
-        watched=spec.team != LACP and seed // len(SPECS) % 2 == 1,
+        watched=spec.team == LACP or seed // len(SPECS) % 2 == 1,
         adaptive=extras.adaptive,
         standby=extras.standby,
     )
