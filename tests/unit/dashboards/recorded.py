@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.switch.prometheus import running
-from tests.unit.dashboards.simulated import Recorded
+from tests.unit.dashboards.hosts import Recorded
 
 # The series of a target end with the target. A recording cannot say so: a sample is valid no longer
 # than until the next scrape.

@@ -1,167 +1,213 @@
-"""A real Prometheus answers the queries of the dashboards with what happened on recorded hosts."""
+"""A real Prometheus answers the queries of the dashboards about hosts in known states."""
 
 from __future__ import annotations
 
-import json
+import math
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from dashboards.queries import MOST
-from tests.unit.dashboards import answers, simulated, synthetic
-from tests.unit.dashboards.dashboards import BY_NAME, QUERIES, VALUE_QUERIES
-from tests.unit.dashboards.exported import EXPORTED, TARGET_LABELS
-from tests.unit.dashboards.recorded import Prometheus
-from tests.unit.dashboards.simulated import two_hosts
+from policies.model import Reason
+from tests.unit.dashboards import hosts, recorded
+from tests.unit.dashboards.dashboards import BY_NAME, LABEL_VALUES, QUERIES, VARIABLE, Query
+from tests.unit.dashboards.hosts import BEGIN_S, BRIDGE, JOB, NOW_S, SCRAPE_S, SHOWN_S
+from tests.unit.dashboards.recorded import Found, Prometheus
 
-WRITTEN: dict[str, Any] = json.loads(answers.FILE.read_text())
-VIEWS: dict[str, answers.Answers] = WRITTEN["answers"]
-
-# While a service is down, or all services of a job are on standby, zero is not known.
-_UNKNOWN = "service dead -, service back 0, all dead -, all back 0, no leader -"
-# While the switch of hv2 does not answer, its uplinks are not known either.
-_LINKS = f"no answer -, still a bad value 0, {_UNKNOWN}"
-# Nothing is known about a bridge while its own service is down.
-_OWN = "service dead -, service back 0, all dead -, all back 0"
-_NOT_SHOWN = "all dead, 5 minutes shown -, all back"
-
-# By view, dashboard and query: the value of a tile at each moment, or None without an answer. No program
-# writes these: they follow from the events of simulated.py alone.
-TILES = {
-    "two hosts/fleet/Services down A": "quiet 0, service dead 1, service back 0, all dead 3, all back 0",
-    "two hosts/fleet/Bridges not connected A": f"quiet 0, no answer 1, still a bad value 0, {_UNKNOWN}",
-    "two hosts/fleet/Uplinks down A": f"quiet 0, uplink down 1, failed back 0, {_LINKS}",
-    "two hosts/fleet/Unrelieved uplinks A": f"quiet 0, full 1, spread 0, {_LINKS}",
-    "two hosts/fleet/Configuration errors A": f"quiet 0, bad value 1, corrected 0, {_UNKNOWN}",
-    "two hosts/decisions/Planned A": "quiet 0, full 2, spread 6, moved 7, pinned 8, refused 9, "
-    f"uplink down 14, failed back 18, drained 19, undrained 20, {_NOT_SHOWN} 20",
-    "two hosts/decisions/Applied A": "quiet 0, full 2, spread 6, moved 7, pinned 8, uplink down 12, "
-    f"failed back 16, drained 17, undrained 18, {_NOT_SHOWN} 18",
-    "two hosts/decisions/Refused A": f"quiet 0, refused 1, uplink down 2, {_NOT_SHOWN} 2",
-    "two hosts/decisions/Failovers A": f"quiet 0, uplink down 4, {_NOT_SHOWN} 4",
-    "two hosts/decisions/Bridges in observe mode A": "quiet 1, service dead -, service back 1, "
-    "bridge gone 0, all dead -, all back 0, no leader -",
-    # From the fault of a part of hv1 on, an alert fires about its service.
-    "two hosts/decisions/Wrong now A": "quiet 0, full 1, spread 0, uplink down 1, failed back 0, "
-    "bad value 1, no answer 2, still a bad value 1, all dead 3, no leader 4",
-    "two hosts/controller/Deciding A": "quiet 2, service dead 1, service back 2, all dead -, "
-    "all back 2, no leader 1",
-    "hv1 br0/bridge/Switch A": "quiet 1, service dead -1, service back 1, all dead -1, all back 1",
-    "hv1 br0/bridge/Uplinks down A": f"quiet 0, uplink down 1, failed back 0, {_OWN}",
-    "hv1 br0/bridge/Configuration errors A": f"quiet 0, bad value 1, corrected 0, {_OWN}",
-    "hv1 br1/bridge/Switch A": "quiet 1, service dead -1, bridge gone -, all dead -1, no leader -",
-    "hv2 br0/bridge/Switch A": "quiet 1, no answer 0, service dead 1, all dead -1, no leader -",
-    "hv2 br0/bridge/Uplinks down A": "quiet 0, no answer -, service dead 0, all dead -",
-    # Four of forty hosts have a fault. Whether the dead one is connected is not known.
-    "forty hosts/fleet/Services down A": "now 1",
-    "forty hosts/fleet/Bridges not connected A": None,
-    "forty hosts/fleet/Uplinks down A": "now 1",
-    "forty hosts/fleet/Unrelieved uplinks A": "now 1",
-    "forty hosts/fleet/Configuration errors A": "now 1",
-    "forty hosts/decisions/Wrong now A": "now 4",
+pytestmark = pytest.mark.system
+# The interval of graphs and bars, and that of marks.
+STEP_S, MARK_STEP_S = 30.0, 5.0
+MANY = ("fleet", "decisions", "controller")
+EVERYTHING = {"job": JOB, "instance": "everything", "bridge": BRIDGE, "uplink": "eth1"}
+TILES = (
+    *("Services down", "Bridges not connected", "Uplinks down", "Unrelieved uplinks"),
+    *("Configuration errors", "Wrong now"),
+)
+# Of a host beside others of which nothing is wrong, what these tiles show. `-`: it is not known.
+SHOWN = {
+    "well00": "0 0 0 0 0 0",
+    # While a service is down, or all services of a job are on standby, zero is not known.
+    "dead": "1 - - - - 1",
+    "leaderless": "0 - - - - 1",
+    # While a switch does not answer, its uplinks are not known either.
+    "apart": "0 1 - - 0 1",
+    "linkless": "0 0 1 0 0 1",
+    "standby": "0 0 1 0 0 1",
     # The link of an uplink that an operator has drained may be down.
-    "uplink that is drained/fleet/Uplinks down A": "now 0",
-    "uplink that is drained/bridge/Uplinks down A": "now 0",
-    "uplink that is drained/decisions/Wrong now A": "now 0",
-    "uplink that is standby/fleet/Uplinks down A": "now 1",
-    "uplink that is standby/bridge/Uplinks down A": "now 1",
-    "uplink that is standby/decisions/Wrong now A": "now 1",
+    "drained": "0 0 0 0 0 0",
+    "full": "0 0 0 1 0 1",
+    "misconfigured": "0 0 0 0 2 1",
+    "alarmed": "0 0 0 0 0 1",
 }
+RANKED = {
+    "fleet: Busiest uplink of each bridge A": range(MOST),
+    "fleet: Worst uplinks A": range(MOST),
+    "fleet: Sent by each host A": range(MOST),
+    # Ranked by what they send, so that both graphs have the same hosts.
+    "fleet: Received by each host A": range(MOST),
+    "decisions: Worst uplinks A": range(3),
+}
+Chosen = Mapping[str, str]
+NONE: Chosen = {}
 
 
 @pytest.fixture(scope="module")
-def prometheus() -> Iterator[Prometheus]:
-    with answers.answering() as started:
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    directory: Path = tmp_path_factory.mktemp("prometheus")
+    recorded.store(hosts.recorded(), directory)
+    with recorded.answering(directory) as started:
         yield started
 
 
-@pytest.fixture(scope="module")
-def found(prometheus: Prometheus) -> dict[str, Any]:
-    return dict(json.loads(answers.written(answers.made(prometheus))))
+def filled(text: str, chosen: Chosen, end_s: float) -> str:
+    """A query as Grafana sends it."""
+    values = {
+        **dict.fromkeys(("job", "instance", "bridge"), ".+"),
+        "__interval": f"{STEP_S:g}s",
+        "__rate_interval": f"{STEP_S + SCRAPE_S:g}s",
+        "__range": f"{SHOWN_S:g}s",
+        "__from": f"{(end_s - SHOWN_S) * 1000:.0f}",
+        **chosen,
+    }
+    return VARIABLE.sub(lambda found: values[found[1]], text)
 
 
-@pytest.mark.system
-@pytest.mark.parametrize("view", VIEWS)
-def test_answers_are_those_of_the_file(found: dict[str, Any], view: str) -> None:
-    hint = f"if the new answers are right, run {answers.COMMAND}"
-    assert found["answers"][view] == VIEWS[view], hint
-    assert found["answers"].keys() == VIEWS.keys(), hint
-    assert found["moments"] == WRITTEN["moments"], hint
+def ask(
+    prometheus: Prometheus, query: Query, chosen: Chosen = NONE, end_s: float = NOW_S
+) -> list[Found]:
+    text = filled(query.text, chosen, end_s)
+    if query.instant:
+        return prometheus.at(text, end_s)
+    step_s = MARK_STEP_S if query.is_mark else STEP_S
+    return prometheus.over(text, end_s - SHOWN_S, end_s, step_s)
 
 
-@pytest.mark.parametrize("place", TILES)
-def test_tiles_have_the_values_that_follow_from_the_events(place: str) -> None:
-    view, dashboard, query = place.split("/")
-    expected = TILES[place]
-    found = VIEWS[view][dashboard].get(query)
-    assert found == (None if expected is None else {"": expected})
+def of(place: str) -> Query:
+    (found,) = (query for query in QUERIES if str(query) == place)
+    return found
 
 
-def test_without_data_nothing_has_a_value() -> None:
+def value(prometheus: Prometheus, place: str, **chosen: str) -> str:
+    """What a tile shows."""
+    found = ask(prometheus, of(place), chosen)
+    return " ".join(f"{one:g}" for _, values in found for one in values.values()) or "-"
+
+
+@pytest.mark.parametrize("host", SHOWN)
+def test_tiles_show_what_is_wrong_and_zero_only_if_it_is_known(
+    prometheus: Prometheus, host: str
+) -> None:
+    boards = ("fleet",) * 5 + ("decisions",)
+    chosen = f"well0[0-4]|{host}"
+    found = [
+        value(prometheus, f"{board}: {tile} A", instance=chosen)
+        for board, tile in zip(boards, TILES, strict=True)
+    ]
+    assert " ".join(found) == SHOWN[host]
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [("well00", "1 0 0"), ("apart", "0 - 0"), ("dead", "-1 - -"), ("linkless", "1 1 0")],
+)
+def test_tiles_of_a_bridge_show_its_own_state(
+    prometheus: Prometheus, host: str, shown: str
+) -> None:
+    tiles = ("Switch", "Uplinks down", "Configuration errors")
+    chosen = {"job": JOB, "instance": host, "bridge": BRIDGE}
+    found = [value(prometheus, f"bridge: {tile} A", **chosen) for tile in tiles]
+    assert " ".join(found) == shown
+
+
+def test_tiles_count_moves_and_services(prometheus: Prometheus) -> None:
+    # Three hosts, with one more of each reason in a second.
+    each = 3 * SHOWN_S
+    for tile, expected in {
+        "decisions: Planned A": each * len(hosts.PLANNED),
+        "decisions: Applied A": each * len(Reason),
+        # Only one of them has any.
+        "decisions: Refused A": SHOWN_S * len(Reason),
+        "decisions: Failovers A": each,
+        "decisions: Bridges in observe mode A": 1,
+        "controller: Deciding A": 3,
+    }.items():
+        assert value(prometheus, tile, instance="well0[01]|observed") == f"{expected:g}", tile
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=str)
+def test_every_query_has_an_answer_with_numbers_and_the_labels_that_are_shown(
+    prometheus: Prometheus, query: Query
+) -> None:
+    found = ask(prometheus, query, EVERYTHING)
+    assert found
+    # Of values that are not a number, Grafana draws an empty graph with a legend.
+    assert all(any(map(math.isfinite, values.values())) for _, values in found)
+    labels = {label for own, _ in found for label in own}
+    assert query.shown <= labels
+    # With other labels, the rows of several queries would not be the same ones.
+    assert not query.columns or labels <= query.columns
+
+
+def test_without_data_nothing_has_a_value(prometheus: Prometheus) -> None:
     """The tile of the policy has no values but words, which say that it is not known."""
-    assert {name: places for name, places in VIEWS["nothing recorded"].items() if places} == {
-        "bridge": {"Policy A (said)": {"not known": "now 1"}}
-    }
-
-
-def test_every_query_has_data_in_some_view() -> None:
     answered = {
-        f"{dashboard}: {place.partition(' (')[0]}"
-        for view in VIEWS.values()
-        for dashboard, places in view.items()
-        for place in places
+        str(query): found
+        for query in QUERIES
+        if (found := ask(prometheus, query, EVERYTHING, BEGIN_S - SHOWN_S))
     }
-    assert {str(query) for query in (*QUERIES, *VALUE_QUERIES)} == answered
+    assert answered.keys() == {"bridge: Policy A"}
+    assert [labels["said"] for labels, _ in answered["bridge: Policy A"]] == ["not known"]
 
 
-def test_answers_have_the_labels_by_which_panels_show_them() -> None:
-    """No recorded path fault is one of large frames, whose series alone has the label `mtu`."""
-    found: dict[str, set[str]] = {"bridge: Lost between uplinks A": {"mtu"}}
-    for view in VIEWS.values():
-        for dashboard, places in view.items():
-            for name, _, labels in (place.partition(" (") for place in places):
-                found.setdefault(f"{dashboard}: {name}", set()).update(re.findall(r"\w+", labels))
-    assert not [query for query in QUERIES if not query.shown <= found[str(query)]]
+@pytest.mark.parametrize("instance", hosts.NAMES)
+def test_graphs_name_hosts_without_port_and_domain(prometheus: Prometheus, instance: str) -> None:
+    chosen = {"instance": re.escape(instance).replace("\\", "\\\\")}
+    ((labels, _),) = ask(prometheus, of("fleet: Imbalance A"), chosen)
+    assert labels["host"] == hosts.NAMES[instance]
 
 
-def test_every_series_has_numbers() -> None:
-    """Of values that are not a number, Grafana draws an empty graph with a legend."""
-    for view in VIEWS.values():
-        for places in view.values():
-            for place, series in places.items():
-                for values in series.values() if not place.startswith("variable") else ():
-                    assert re.search(r"(^| )(at )?-?\d\S*(,|$)", values), (place, values)
+@pytest.mark.parametrize("board", BY_NAME)
+def test_variables_have_values(prometheus: Prometheus, board: str) -> None:
+    for query in BY_NAME[board].value_queries.values():
+        asked = LABEL_VALUES.fullmatch(filled(query.text, EVERYTHING, NOW_S))
+        assert asked, f"not a query for the values of a label: {query.text}"
+        assert prometheus.values(asked[1], asked[2], BEGIN_S, NOW_S), query
 
 
-@pytest.mark.slow
-def test_recorded_series_are_those_that_the_service_exports() -> None:
-    recorded = two_hosts().series | simulated.unbound() | synthetic.series()
-    labels = {name: {label for label, _ in labels} for name, labels in recorded if name != "ALERTS"}
-    assert labels.keys() >= EXPORTED.keys()
-    assert labels == {name: EXPORTED.get(name, TARGET_LABELS) for name in labels}
+def test_a_vm_port_without_an_uplink_is_shown(prometheus: Prometheus) -> None:
+    found = [labels for labels, _ in ask(prometheus, of("bridge: VM ports now A"), EVERYTHING)]
+    assert {"port": "tap0", "uplink": "none", "vm": "web"} in found
+    assert len(found) == len(Reason) + 1
 
 
-@pytest.mark.system
 def test_bars_count_each_event_once_over_restarts_and_gaps(prometheus: Prometheus) -> None:
-    (query,) = (query for query in QUERIES if str(query) == "fleet: Moves by bridge A")
     counted = {
         labels["instance"]: sum(values.values())
-        for labels, values in answers.ask(prometheus, answers.views()["counts"], query)
+        for labels, values in ask(
+            prometheus, of("fleet: Moves by bridge A"), {"instance": "count-.+"}
+        )
     }
-    expected = {instance: synthetic.happened(instance) for instance in synthetic.COUNTED}
+    expected = {instance: hosts.happened(instance) for instance in hosts.COUNTED}
     assert counted == {instance: count for instance, count in expected.items() if count}
 
 
-@pytest.mark.system
-@pytest.mark.parametrize("name", answers.MANY)
-def test_no_graph_of_forty_hosts_has_more_lines_than_can_be_read(
+@pytest.mark.parametrize("name", MANY)
+def test_no_graph_of_many_hosts_has_more_lines_than_can_be_read(
     prometheus: Prometheus, name: str
 ) -> None:
     drawn = ("timeseries", "state-timeline", "bargauge")
     titles = {panel["title"] for panel in BY_NAME[name].asking if panel["type"] in drawn}
     for query in BY_NAME[name].queries:
         if query.place.rpartition(" ")[0] in titles:
-            lines = answers.ask(prometheus, answers.views()["forty hosts"], query)
+            lines = ask(prometheus, query, {"instance": "well.+"})
             assert len(lines) <= MOST, f"{query}: {len(lines)} lines"
+
+
+@pytest.mark.parametrize(("place", "numbers"), RANKED.items())
+def test_graphs_have_the_hosts_that_send_most(
+    prometheus: Prometheus, place: str, numbers: range
+) -> None:
+    found = ask(prometheus, of(place), {"instance": "well.+"})
+    assert {labels["instance"] for labels, _ in found} == {f"well{n:02}" for n in numbers}

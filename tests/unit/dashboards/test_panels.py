@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.colours import PORT_SERIES, REASONS, UNKNOWN, UPLINK_SERIES
+from dashboards.colours import REASONS, UNKNOWN
 from policies.model import Reason
 from tests.unit.dashboards.dashboards import ALL, BY_NAME, Dashboard
 
@@ -90,7 +90,7 @@ def test_timelines_have_the_colours_of_their_states(dashboard: Dashboard) -> Non
         assert first["options"] == {"include": {"pattern": ".*"}}, panel["title"]
 
 
-# Reasons, uplinks and VM ports have one colour each.
+# Reasons have one colour each.
 
 
 def test_each_reason_has_one_colour() -> None:
@@ -112,42 +112,6 @@ def test_each_reason_is_marked_once(dashboard: Dashboard) -> None:
         (listed,) = re.findall(r'"([^"]+)" lists each move', mark["textFormat"])
         assert listed in tables
     assert sorted(marked) == (sorted(Reason) if dashboard.annotations else [])
-
-
-UPLINKS = (
-    *("eth0 eth1 eth2 eth3", "enp129s0 enp130s0", "enp0s3 enp0s8 enp0s9 enp0s10"),
-    *("enp1s0f0 enp1s0f1 enp2s0f0 enp2s0f1", "ens1f0np0 ens1f1np1 ens2f0np0 ens2f1np1"),
-    *("enp65s0f0np0 enp65s0f1np1", "eno1np0 eno2np1", "p1p1 p1p2", "bond0-1 bond0-2", "s0 s1"),
-)
-PORTS = (
-    " ".join(f"vnet{n}" for n in range(7, 27)),
-    " ".join(f"tap3f0a51d2-9{n:x}" for n in range(16)),
-)
-
-
-@pytest.mark.parametrize(
-    ("names", "series", "legends"),
-    [
-        *((names, UPLINK_SERIES, ("", " receive, last moves")) for names in UPLINKS),
-        *((names, PORT_SERIES, (" sent", " received")) for names in PORTS),
-    ],
-)
-def test_neighbours_have_a_colour_each(
-    names: str, series: dict[str, str], legends: tuple[str, str]
-) -> None:
-    first, second = (
-        [colours(name + legend, series) for name in names.split()] for legend in legends
-    )
-    assert first == second
-    assert all(len(found) == 1 for found in first), first
-    assert len({colour for (colour,) in first}) == len(first)
-    # These say how well something is.
-    assert not {"red", "green", "orange"} & set(series.values())
-    assert colours(f"capacity of {names.split()[0]}", UPLINK_SERIES) == []
-
-
-def colours(text: str, patterns: dict[str, str]) -> list[str]:
-    return [colour for pattern, colour in patterns.items() if re.search(pattern[1:-1], text)]
 
 
 # What is drawn is what is said of it.
