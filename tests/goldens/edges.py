@@ -3,12 +3,11 @@
 Knows names of `controller`, as `adapter` does.
 """
 
-# ruff: noqa: PT008, B023
+# ruff: noqa: PT008
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import platform
 import shlex
 import socket
@@ -22,18 +21,16 @@ from unittest import mock
 
 import ovs.dirs
 
-from controller import announce_endpoints, from_linux_bond, rescue, reversal
+from controller import rescue
 from controller.api.events import AddressesRead, DatabaseRead
 from controller.config.rows import Ovn
-from controller.host import addresses, arming, client
+from controller.host import addresses
 from controller.replay.host import Host, Options
 from controller.replay.switch import Switch
 from controller.replay.trace import read as read_trace
 from tests.goldens.adapter import Here, row_of, run_command
 from tests.goldens.rendering import indented, told
 from tests.goldens.steps import Played
-from tests.unit.controller.operations.test_linux_bond import ACTIVE_BACKUP, LACP
-from tests.unit.controller.test_from_linux_bond import Pretended
 
 ROOT = Path(__file__).parents[2]
 TRACE = ROOT / "docs" / "examples" / "replay-trace.csv.gz"
@@ -130,46 +127,6 @@ def rescued() -> Iterator[str]:
             yield from _typed(programs, directory, "rescue br2", "rescue --all")
 
 
-def completed(lines: Iterable[str]) -> Iterator[str]:
-    """The words that are offered, with the names that ovs-vsctl knows."""
-
-    def table(*rows: Sequence[Any], headings: str) -> str:
-        return json.dumps({"headings": headings.split(","), "data": rows})
-
-    def ids(*names: str) -> list[Any]:
-        return ["set", [["uuid", name] for name in names]]
-
-    def one(name: str, *ports: str, **keys: str) -> list[Any]:
-        ours = [[f"ovs-lbt-{key}", text] for key, text in keys.items()]
-        return [name, ids(*ports), ["map", ours]]
-
-    ports = [[["uuid", f"p{n}"], f"p{n}", ["uuid", f"i{n}"]] for n in range(2, 6)]
-    ports.append([["uuid", "pb"], "bond0", ids("i0", "i1")])
-    names = ("eth0", "eth1", "vnet0", "vnet1", "eth2", "tap7")
-    interfaces: list[list[Any]] = [
-        [["uuid", f"i{n}"], name, ["map", [["vm-id", "web"]] if name == "vnet0" else []]]
-        for n, name in enumerate(names)
-    ]
-    printed = (
-        table(
-            one("br0", "pb", "p2", policy="slb"),
-            one("br1", "p3", "p4", policy="slb", uplinks="eth2"),
-            one("free", "p5"),
-            headings="name,ports,external_ids",
-        ),
-        table(*ports, headings="_uuid,name,interfaces"),
-        table(*interfaces, headings="_uuid,name,external_ids"),
-    )
-    for programs in (Programs(**{"ovs-vsctl": "\n".join(printed)}), Programs()):
-        with _host(programs) as directory:
-            yield f"with {len(programs.answers)} answers"
-            for line in lines:
-                yield f"{line}|"
-                yield from run_command(["__complete", *line.split(" ")])
-                yield from _anywhere(programs.lines, directory)
-                programs.lines.clear()
-
-
 def upstream() -> Iterator[str]:
     """What `check` adds of counters of the network."""
     cookie = "cookie=0x6c62740000000000, duration=9.1s, "
@@ -206,41 +163,6 @@ def upstream() -> Iterator[str]:
             yield from programs.lines
 
 
-def planned_endpoints() -> Iterator[str]:
-    rows = [
-        row_of(("bond", "policy=dynamic", "vnet0@mac='02:00:00:00:00:01'")),
-        row_of(
-            (
-                *("plain", "unattached", "vms=4", "vnet0-br-int@kind='geneve'"),
-                *("vnet0-br-int@tunnel=192.0.2.1,vnet0,192.0.2.9", "vnet1-br-int!iface-id=a"),
-                *("vnet2-br-int!iface-id=b", "vnet3-br-int!iface-id=c"),
-            ),
-            "br-int",
-        ),
-    ]
-    names = [f"vnet{n}-br-int" for n in range(4)] + ["vnet0", "vnet1"]
-
-    def listed(scale: int) -> str:
-        data = [
-            [name, ["map", [["rx_bytes", 10**8 * n * scale], ["tx_bytes", 10**7 * scale]]]]
-            for n, name in enumerate(names)
-        ]
-        return json.dumps({"headings": ["name", "statistics"], "data": data})
-
-    encaps = ("192.0.2.1", "192.0.2.2")
-    for ovn in (None, Ovn(encaps), Ovn(encaps, bridge="br-x")):
-        answers: dict[str, Any] = {"list Interface": [listed(1), listed(4)]}
-        programs = Programs(**answers, **{"get Open_vSwitch": '"7000"\n'})
-        read = DatabaseRead(tuple(rows), ovn=ovn)
-        devices_of = {"vnet0": ("192.0.2.1",), "vnet1": ("192.0.2.2",)}
-        with (
-            _host(programs) as directory,
-            mock.patch.object(announce_endpoints, "read", lambda _, read=read: read),
-            mock.patch.object(addresses, "read_addresses", lambda: AddressesRead(devices_of)),
-        ):
-            yield from _typed(programs, directory, "plan --endpoints", "plan --endpoints --json")
-
-
 def bundled() -> Iterator[str]:
     """What is in a support bundle, and what had to be run for it."""
     keys = ["map", [["ovs-lbt-policy", "slb"], ["password", "secret"]]]
@@ -265,65 +187,6 @@ def bundled() -> Iterator[str]:
                     content = archive.extractfile(member)
                     yield from indented(content.read().decode() if content else "")
         yield from _anywhere(programs.lines, directory)
-
-
-def moved_bonds() -> Iterator[str]:
-    """A bond of Linux becomes one of Open vSwitch, and back, with what fails in between."""
-    fails = ("", "ip link set eth0", "ovs-vsctl --id", "link set eth1", "addr replace", "ping")
-    for data in (ACTIVE_BACKUP, LACP):
-        for failing in fails:
-            host = Pretended(data=dict(data), fails=failing)
-            programs = Programs()
-            quick = ("GATEWAY_PATIENCE_S", "LINK_PATIENCE_S", "LACP_PATIENCE_S", "CHECK_INTERVAL_S")
-            no_waits: dict[str, Any] = dict.fromkeys(quick, 0.0)
-            with (
-                _host(programs) as directory,
-                mock.patch.object(from_linux_bond, "run", host.run),
-                mock.patch("shutil.which", lambda tool: tool),
-                mock.patch.object(client, "running", lambda: True),
-                mock.patch.object(client, "ask", lambda method, words, *_: f"{method} {words}\n"),
-                mock.patch.multiple(from_linux_bond, **no_waits),
-            ):
-                yield f"fails: {failing}"
-                for line in (
-                    "attach br0 --from-bond bond0",
-                    "attach br0 --from-bond bond0 --yes",
-                    "detach br0 --to-bond bond0",
-                    "detach br0 --to-bond bond0 --yes",
-                ):
-                    yield from _typed(programs, directory, line)
-                    yield from (f"said {one}" for one in host.said)
-                    host.said.clear()
-                yield told(host.state())
-
-
-def reverted() -> Iterator[str]:
-    """Confirm and rollback without a service."""
-    record = {
-        "what": "attach",
-        "until": 1_800_000_050.0,
-        "seconds": 60,
-        "back": [["Bridge", "br0", "ovs-lbt-policy", None, "external_ids"]],
-    }
-    for text in (json.dumps(record), '{"what": 1}', ""):
-        keys = [["ovs-lbt-policy", "slb"], *([["ovs-lbt-unconfirmed", text]] if text else [])]
-        row = {"headings": ["external_ids"], "data": [[["map", keys]]]}
-        programs = Programs(**{"list bridge": json.dumps(row), "ovs-vsctl": ""})
-
-        def once(_: str, programs: Programs = programs) -> int:
-            programs.lines.append("once")
-            return 0
-
-        with (
-            _host(programs) as directory,
-            mock.patch.object(reversal, "once", once),
-            mock.patch("time.time", lambda: 1_800_000_000.0),
-        ):
-            yield from _typed(programs, directory, "confirm br0", "rollback br0", "show", "history")
-    with mock.patch.dict(os.environ, {"PATH": "/bin", "OVS_RUNDIR": "/run"}, clear=True):
-        for wait_s in (0.0, 60.0):
-            words = arming.systemd_run("unit", "br0", wait_s, "ovs-lbt-b")
-            yield shlex.join(words[: words.index("--")]) + " " + shlex.join(words[-4:])
 
 
 # ---- people --------------------------------------------------------------------------------

@@ -12,19 +12,6 @@ from tests.goldens.steps import Played
 Made = Callable[[], Iterable[str]]
 # Of so many configurations, the flows and groups are in one golden.
 IN_ONE = 25
-TYPED = (
-    *("", "sh", "un", "nothing ", "--v", "-", "show ", "show br0 ", "show br0 --j", "top br0 "),
-    *("attach ", "attach free --uplink ", "attach free --policy ", "attach free --teaming s"),
-    *("attach free --", "detach ", "detach br1 --", "move ", "move vnet0 ", "pin vnet1 ", "unpin "),
-    *("drain ", "explain ", "history --port v", "plan --endpoints ", "rescue --a", "rescue "),
-    *("top --sort ", "top --", "run --", "-t x show b", "completion ", "set ", "set bridge "),
-    *("set interface ", "set bridge br0 ", "set bridge br0 mode=", "set bridge br0 policy="),
-    *("set bridge br0 uplinks=eth0,e", "set bridge br0 path-check=", "set interface eth0 "),
-    *("set interface vnet0 ", "set interface vnet0 pin=", "set interface eth0 role="),
-    *("set interface vnet0 prefer=!eth0,!", "set interface vnet0 exclude=", "replay --"),
-    *("replay --policy ", "bench ", "bench shift --policy a", "check ", "check br0 --", "confirm "),
-    *("support-bundle ", "apply "),
-)
 WRONG = (
     *("--version", "nothing", "show a b", "move vnet0", "set bridge br0", "set port br0 a=b"),
     *("attach", "set bridge br0 threshold", "set bridge br0 threshold=5 threshold=6"),
@@ -55,12 +42,8 @@ def families() -> dict[str, Made]:
     for first in range(0, len(drawn), IN_ONE):
         found[f"pipelines-{first:03}"] = partial(_pipelines, drawn[first : first + IN_ONE])
     found["rescue"] = edges.rescued
-    found["completion"] = lambda: edges.completed(TYPED)
     found["upstream"] = edges.upstream
-    found["endpoint-plan"] = edges.planned_endpoints
     found["support-bundle"] = edges.bundled
-    found["linux-bonds"] = edges.moved_bonds
-    found["reversal"] = edges.reverted
     found["help"] = _help
     for name, (policy, samples, settings) in RECORDED.items():
         found[f"recorded-{name}"] = partial(edges.replayed, policy, samples, **settings)
