@@ -488,8 +488,8 @@ def overlay(
     for number, server in enumerate(servers, start=1):
         bridge = f"vswitch{number}"
         draft.switches(bridge, role=Role.VIRTUAL_SWITCH)
-        own = parts.tunnels(number, endpoints, first_ofport=10 * uplinks)
-        draft.tunnels(server, bridge, own, encapsulation=encapsulation)
+        first = {"host": number, "ofport": 10 * uplinks}
+        draft.tunnels(server, bridge, endpoints, **first, encapsulation=encapsulation)
         names = tuple(f"vm{(number - 1) * vms + index}" for index in range(1, vms + 1))
         for index, name in enumerate(names):
             network = index % endpoints + 1

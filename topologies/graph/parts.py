@@ -82,16 +82,22 @@ class Tunnel:
     Attributes:
         host: the number of this host.
         number: the number of the endpoint, of its subnet, and of the virtual network in the tunnel.
-        endpoint: the endpoint's interface, an internal port of the server's bridge.
-        tunnel: the tunnel's interface on the virtual switch.
         ofport: the endpoint's port number at the server's bridge.
     """
 
     host: int
     number: int
-    endpoint: str
-    tunnel: str
     ofport: int
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint's interface, an internal port of the server's bridge."""
+        return f"s{self.host}-ep{self.number}"
+
+    @property
+    def tunnel(self) -> str:
+        """The tunnel's interface on the virtual switch."""
+        return f"s{self.host}-tun{self.number}"
 
     def address(self, host: int) -> str:
         """A host's endpoint in this subnet."""
@@ -109,20 +115,6 @@ class Tunnel:
     def far_host(self) -> int:
         """The number of the host at the other end."""
         return 3 - self.host
-
-
-def tunnels(host: int, count: int, *, first_ofport: int) -> tuple[Tunnel, ...]:
-    """The tunnels of one of two hosts, each from an endpoint of its own."""
-    return tuple(
-        Tunnel(
-            host=host,
-            number=number,
-            endpoint=f"s{host}-ep{number}",
-            tunnel=f"s{host}-tun{number}",
-            ofport=first_ofport + number - 1,
-        )
-        for number in range(1, count + 1)
-    )
 
 
 class Draft:
@@ -205,15 +197,15 @@ class Draft:
         )
 
     def tunnels(
-        self, server: str, switch: str, tunnels: Sequence[Tunnel], *, encapsulation: str
+        self, server: str, switch: str, count: int, *, host: int, ofport: int, encapsulation: str
     ) -> None:
         """Let a virtual switch send through tunnels, whose frames enter a server's bridge at endpoints.
 
-        There is no link between the two bridges.
+        There is no link between the two bridges. Each tunnel has an endpoint of its own, the first one with
+        the port number `ofport`. `host`: which one of the two hosts it is.
         """
-        self.graph.add_edge(
-            server, switch, tunnels=tuple(tunnels), encapsulation=encapsulation, mtu=self.mtu
-        )
+        made = tuple(Tunnel(host, number + 1, ofport + number) for number in range(count))
+        self.graph.add_edge(server, switch, tunnels=made, encapsulation=encapsulation, mtu=self.mtu)
 
     def vnic(
         self,

@@ -20,6 +20,9 @@ from topologies.network.switches import AUTO, TEAMS, LearningSwitch, ServerBridg
 # The datapath ID of the first switch of each role; the others count on from it.
 FIRST_DPID = {Role.SERVER_BRIDGE: 0x1, Role.UPSTREAM_SWITCH: 0x101, Role.VIRTUAL_SWITCH: 0x201}
 
+# An end of a link: the node, and the names and numbers that Mininet does not choose: its interface and its port.
+End = tuple[str, str, int | None]
+
 
 class EndSystem(Host):
     """A VM, a host's stack or a client: a namespace behind a switch."""
@@ -83,65 +86,52 @@ class LayoutTopo(Topo):
                     **({"lag_hash": lag_hash} if lag_hash else {}),
                     **({"overlay": overlay} if overlay else {}),
                 )
-        self._add_uplinks(layout, prefix)
-        self._join_switches(layout, prefix)
-        self._add_end_systems(layout, prefix)
+        self._add_links(layout, prefix)
 
-    def _add_uplinks(self, layout: Layout, prefix: str) -> None:
+    def _add_links(self, layout: Layout, prefix: str) -> None:
+        """Add the links in an order that does not depend on the team, and the end systems."""
+
+        def own(node: str, switch: str) -> End:
+            number = layout.attributes(node).get("ofport")
+            return prefix + switch, own_interface(layout, prefix, node), number
+
+        def upstream(node: str, switch: str) -> End:
+            return prefix + switch, upstream_interface(layout, prefix, node), None
+
         done = set()
         for uplink in layout.nodes(Role.UPLINK):
             far = layout.far_end(uplink)
-            server = layout.neighbour(uplink, Role.SERVER_BRIDGE)
-            ofport = layout.attributes(uplink)["ofport"]
+            end = own(uplink, layout.neighbour(uplink, Role.SERVER_BRIDGE))
             if layout.attributes(far)["role"] == Role.UPSTREAM_SWITCH:
-                self.addLink(
-                    prefix + server,
-                    prefix + far,
-                    port1=ofport,
-                    intfName1=own_interface(layout, prefix, uplink),
-                    intfName2=upstream_interface(layout, prefix, uplink),
-                )
+                self._link(end, upstream(uplink, far))
             elif far not in done:  # both ends of a back-to-back cable are uplinks
-                self.addLink(
-                    prefix + server,
-                    prefix + layout.neighbour(far, Role.SERVER_BRIDGE),
-                    port1=ofport,
-                    port2=layout.attributes(far)["ofport"],
-                    intfName1=own_interface(layout, prefix, uplink),
-                    intfName2=own_interface(layout, prefix, far),
-                )
+                self._link(end, own(far, layout.neighbour(far, Role.SERVER_BRIDGE)))
             done.add(uplink)
-
-    def _join_switches(self, layout: Layout, prefix: str) -> None:
         for switch, other, edge in layout.graph.edges(data=True):
             if "interfaces" in edge:
-                self.addLink(
-                    prefix + switch,
-                    prefix + other,
-                    port1=edge["ofports"].get(switch),
-                    port2=edge["ofports"].get(other),
-                    intfName1=joining_interface(layout, prefix, switch, other),
-                    intfName2=joining_interface(layout, prefix, other, switch),
-                )
-
-    def _add_end_systems(self, layout: Layout, prefix: str) -> None:
+                ends = [
+                    (
+                        prefix + one,
+                        joining_interface(layout, prefix, one, two),
+                        edge["ofports"].get(one),
+                    )
+                    for one, two in ((switch, other), (other, switch))
+                ]
+                self._link(*ends)
         for name in (*layout.nodes(Role.VM), *layout.nodes(Role.HOST)):
             vnics = layout.vnics_of(name)
             self._add_end_system(layout, name, vnics)
             for vnic in vnics:
-                self.addLink(
-                    prefix + layout.switch_of(vnic),
-                    name,
-                    port1=layout.attributes(vnic).get("ofport"),
-                    intfName1=own_interface(layout, prefix, vnic),
-                )
+                self._link(own(vnic, layout.switch_of(vnic)), (name, "", None))
         for client in layout.nodes(Role.CLIENT):
             self._add_end_system(layout, client, [client])
-            self.addLink(
-                prefix + layout.neighbour(client, Role.UPSTREAM_SWITCH),
-                client,
-                intfName1=upstream_interface(layout, prefix, client),
-            )
+            switch = layout.neighbour(client, Role.UPSTREAM_SWITCH)
+            self._link(upstream(client, switch), (client, "", None))
+
+    def _link(self, one: End, other: End) -> None:
+        (node, interface, port), (far_node, far_interface, far_port) = one, other
+        names = {"intfName1": interface, "intfName2": far_interface}
+        self.addLink(node, far_node, port, far_port, **{k: v for k, v in names.items() if v})
 
     def _add_end_system(self, layout: Layout, name: str, nics: list[str]) -> None:
         """Add a namespace with the interfaces `NAME-eth0`, `NAME-eth1`… for the nodes `nics`."""
@@ -157,6 +147,10 @@ class LayoutTopo(Topo):
 
 def topos_of(name: str) -> dict[str, type[LayoutTopo]]:
     """The topology for `mn --topo NAME` that `mn --custom` looks for in the file of a layout.
+
+    `mn` executes that file without a package, without __file__ and without the repository on sys.path,
+    and copies every global over its own globals. So the file names the repository itself, and its names
+    must not collide.
 
     The topology raises:
         ValueError: as `LayoutTopo.build_from`; or a parameter or its value is not allowed.
