@@ -225,7 +225,8 @@ class Ours(Contender):
     """ovs-lbt with one of its policies, on plain uplinks or on an LACP bond.
 
     With `path_check`, ovs-lbt has probed the paths between the uplinks for `PATHS_JUDGED_S` when the
-    load begins. `settings` has further keys of the bridges.
+    load begins. `settings` has further keys of the bridges. Once the bridges are taken over, `service` has
+    them, and `uplinks` has the interfaces of all uplinks.
     """
 
     def __init__(
@@ -237,7 +238,7 @@ class Ours(Contender):
         settings: Mapping[str, object] | None = None,
     ) -> None:
         self._settings = settings or {}
-        self._policy, self._teaming, self._path_check = policy, teaming, path_check
+        self.policy, self.teaming, self._path_check = policy, teaming, path_check
         usual = teaming == OURS[policy]
         self.name = policy if usual else f"{policy}/{teaming}"
         self.name += PATH_CHECK * path_check
@@ -246,13 +247,12 @@ class Ours(Contender):
     def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
         self._ovs = teams.ovs
         log = teams.directory / "service.log"
-        self._service = resources.enter_context(Service(teams.ovs, log))
-        self._bridges = {str(server.name) for server in teams.servers}
+        self.service = resources.enter_context(Service(teams.ovs, log))
+        self.bridges = {str(server.name) for server in teams.servers}
+        self.uplinks = sorted(teams.capacities_bps)
         self._look, self._observed = Look(), Observation({})
-        for uplink, capacity_bps in teams.capacities_bps.items():
-            # A virtual link reports 10 Gbit/s, whatever its shaped rate.
-            speed = f"external_ids:ovs-lbt-capacity-mbps={capacity_bps // 10**6}"
-            teams.ovs.vsctl("set", "interface", uplink, speed)
+        # A virtual link reports 10 Gbit/s, whatever its shaped rate.
+        self.set_capacities({up: bps // 10**6 for up, bps in teams.capacities_bps.items()})
         settings = {
             "window-s": teams.pace.window_s,
             "threshold": THRESHOLD_PERCENT,
@@ -263,13 +263,20 @@ class Ours(Contender):
         for server in teams.servers:
             teams.ovs.vsctl("set", "bridge", server.name, *words)
             # Without named uplinks, the members of the bridge's bond are the uplinks.
-            uplinks = server.uplinks if self._teaming == SWITCH_INDEPENDENT else []
-            self._service.attach(server.name, uplinks, self._policy)
+            uplinks = server.uplinks if self.teaming == SWITCH_INDEPENDENT else []
+            self.service.attach(server.name, uplinks, self.policy)
         self._checked_at = time.time()
         if self._path_check:
             for server in teams.servers:
                 self._check_paths(server.name, teams.path_targets.get(server.name, ()))
             time.sleep(PATHS_JUDGED_S)
+
+    def set_capacities(self, capacities_mbps: Mapping[str, int]) -> None:
+        """Configure the capacities of uplinks, by interface."""
+        for uplink, mbps in capacities_mbps.items():
+            self._ovs.vsctl(
+                "set", "interface", uplink, f"external_ids:ovs-lbt-capacity-mbps={mbps}"
+            )
 
     def _check_paths(self, bridge: str, targets: Sequence[str]) -> None:
         words = ["external_ids:ovs-lbt-path-check=on"]
@@ -290,8 +297,8 @@ class Ours(Contender):
 
     def _scrape(self) -> Observation:
         bindings, moves = {}, 0
-        for metric in self._service.metrics():
-            if metric.labels.get("bridge") not in self._bridges:
+        for metric in self.service.metrics():
+            if metric.labels.get("bridge") not in self.bridges:
                 continue
             if metric.name == "ovslbt_port_binding" and metric.value == 1:
                 bindings[metric.labels["port"]] = metric.labels["uplink"]
@@ -300,7 +307,7 @@ class Ours(Contender):
         return Observation(bindings, moves)
 
     def pids(self) -> dict[str, int]:
-        return {"ovs-lbt": self._service.pid}
+        return {"ovs-lbt": self.service.pid}
 
     def figures(self) -> Mapping[str, float]:
         """The time from the start of path checks to the first path fault, if they found one."""

@@ -22,7 +22,7 @@ from topologies.graph.ports import own_interface, upstream_interface
 from topologies.loads.load import Load, Outcome, Stage, set_links
 from topologies.loads.probing import PORT as PROBE_PORT
 from topologies.loads.probing import Flow, FlowResult, Probes
-from topologies.network.private_network import process_network
+from topologies.loads.traffic import open_socket
 from topologies.network.processes import rss_bytes
 
 FRAME_BYTES = 500
@@ -40,7 +40,7 @@ SETTLED_RATIO, SETTLE_TIMEOUT_S, LOOK_S = 1.005, 120.0, 0.25
 ARRIVE_S, ARRIVE_TIMEOUT_S = 0.2, 5.0
 PROBE_PPS = 1000.0
 PROBE_START_S, PROBED_BEFORE_S = 1.0, 0.3
-PROBE_SEEN_TIMEOUT_S, RETURN_TIMEOUT_S, OPEN_TIMEOUT_S = 30.0, 30.0, 30.0
+PROBE_SEEN_TIMEOUT_S, RETURN_TIMEOUT_S, OPEN_TIMEOUT_S, SPLIT_TIMEOUT_S = 30.0, 30.0, 30.0, 60.0
 # More than any network of this bench takes.
 LONGEST_EACH_S = 240.0
 ETH_ALL = 3
@@ -116,6 +116,7 @@ class ManyConnections(Load):
     def __init__(self, stage: Stage, plan: Plan, contender: Contender) -> None:
         super().__init__(stage)
         self._plan, self._contender = plan, contender
+        self._ours = contender if isinstance(contender, Unread) else None
         layout, prefix = stage.layout, stage.prefix
         (self._vm,) = layout.nodes(Role.VM)
         self._client, self._probed = layout.nodes(Role.CLIENT)
@@ -157,8 +158,10 @@ class ManyConnections(Load):
         ovs, plan = self._stage.ovs, self._plan
         self._sender.open(0, FEW, FILL_PER_S)
         self._sender.keep(FEW, plan.frames_per_s)
-        if isinstance(self._contender, Unread):
-            self._contender.begin(plan.frames_per_s * FRAME_BYTES * 8, self._pause)
+        if self._ours:
+            self._ours.begin(plan.frames_per_s * FRAME_BYTES * 8)
+            problem = f"{self._ours.name} did not split the port in {SPLIT_TIMEOUT_S:g} s"
+            self._await(self._ours.is_ready, SPLIT_TIMEOUT_S, problem, 0.2)
         other_config = ovs.vsctl("get", "Open_vSwitch", ".", "other_config")
         self._found = {"other_config": other_config, "sizes": [], "rates": []}
         for before, size in zip([FEW, *plan.sizes], plan.sizes, strict=False):
@@ -190,7 +193,7 @@ class ManyConnections(Load):
         self._sender.keep(size, self._plan.frames_per_s)
         self._settle()
         # Open vSwitch's bonds have no service that could be down.
-        services = ("alive", "dead") if isinstance(self._contender, Unread) else ("none",)
+        services = ("alive", "dead") if self._ours else ("none",)
         return {
             "connections": size,
             "flows": self._datapath()[0],
@@ -219,14 +222,11 @@ class ManyConnections(Load):
 
     def _failover(self, service: str) -> dict[str, Any]:
         """The loss when the uplink of a probe loses its carrier."""
-        dead = isinstance(self._contender, Unread) and service == "dead"
-        with self._contender.dead() if dead else contextlib.nullcontext():  # type: ignore[attr-defined]
+        ours = self._ours if service == "dead" else None
+        with ours.dead() if ours else contextlib.nullcontext():
             found = self._cut()
-        deadline_s = time.monotonic() + RETURN_TIMEOUT_S
-        while not self._are_uplinks_up():
-            if time.monotonic() > deadline_s:
-                raise RuntimeError(f"the uplinks did not return in {RETURN_TIMEOUT_S:g} s")
-            self._pause(0.1)
+        problem = f"the uplinks did not return in {RETURN_TIMEOUT_S:g} s"
+        self._await(self._are_uplinks_up, RETURN_TIMEOUT_S, problem)
         self._pause(self._plan.spans.returned_s)
         return found
 
@@ -252,11 +252,11 @@ class ManyConnections(Load):
     def _await_probed(self) -> None:
         """Wait until the probe's receiver listens, and some of the probe has arrived."""
         table = Path(f"/proc/{self._stage.host_pids[self._probed]}/net/udp")
-        deadline_s = time.monotonic() + PROBE_SEEN_TIMEOUT_S
-        while PROBE_PORT not in udp_drops(table.read_text()):
-            if time.monotonic() > deadline_s:
-                raise RuntimeError(f"{self._probed} does not listen on UDP port {PROBE_PORT}")
-            self._pause(0.01)
+        self._await(
+            lambda: PROBE_PORT in udp_drops(table.read_text()),
+            PROBE_SEEN_TIMEOUT_S,
+            *(f"{self._probed} does not listen on UDP port {PROBE_PORT}", 0.01),
+        )
         self._pause(PROBED_BEFORE_S)
 
     def _are_uplinks_up(self) -> bool:
@@ -266,8 +266,8 @@ class ManyConnections(Load):
             ends = 2 * len(self._uplinks)
             if ovs.run("ovs-appctl", "lacp/show").count("current attached") < ends:
                 return False
-        if isinstance(self._contender, Unread):
-            return self._contender.are_uplinks_up()
+        if self._ours:
+            return self._ours.are_uplinks_up()
         states = [ovs.vsctl("get", "interface", one, "link_state") for one in self._uplinks]
         return all(state == "up" for state in states)
 
@@ -275,12 +275,11 @@ class ManyConnections(Load):
         """Open connections. Returns the number of connections per second."""
         begin_s = time.monotonic()
         self._sender.open(first, end, per_s)
-        limit_s = begin_s + OPEN_TIMEOUT_S + 10 * (end - first) / per_s
-        while self._sender.next < end:
-            if time.monotonic() > limit_s:
-                opened = f"{self._sender.next - first} of {end - first} connections"
-                raise RuntimeError(f"the sender opened only {opened} in time")
-            self._pause(0.01)
+        self._await(
+            lambda: self._sender.next >= end,
+            OPEN_TIMEOUT_S + 10 * (end - first) / per_s,
+            *(f"the sender did not open {end - first} connections in time", 0.01),
+        )
         return (end - first) / (time.monotonic() - begin_s)
 
     def _settle(self) -> None:
@@ -343,15 +342,11 @@ class Arrivals:
         self._resources = contextlib.ExitStack()
         self._sockets: dict[int, socket.socket] = {}
         self._read = dict.fromkeys(ports, 0)
-        with process_network(pid):
-            for port in ports:
-                one = self._resources.enter_context(
-                    socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-                )
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the least that there is
-                one.setblocking(False)
-                one.bind(("", port))
-                self._sockets[port] = one
+        for port in ports:
+            one = self._resources.enter_context(open_socket(pid, socket.SOCK_DGRAM))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the least that there is
+            one.bind(("", port))
+            self._sockets[port] = one
 
     def count(self) -> dict[int, int]:
         """The number of datagrams that have arrived, by port; exact while none arrive."""

@@ -172,6 +172,19 @@ class Load(ABC):
         if self._ended.wait(max(0.0, span_s)):
             raise RuntimeError("the load was closed before its end")
 
+    def _await(
+        self, holds: Callable[[], bool], timeout_s: float, problem: str, interval_s: float = 0.1
+    ) -> None:
+        """Wait until a condition holds. Raises as `_pause`, and:
+
+        RuntimeError: it did not in time; the message is `problem`.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while not holds():
+            if time.monotonic() > deadline_s:
+                raise RuntimeError(problem)
+            self._pause(interval_s)
+
     def _pause_until(self, at_s: float) -> None:
         """Sleep until a time since the load's start. Raises as `_pause`."""
         self._pause(self.start_s + at_s - time.monotonic())

@@ -224,11 +224,10 @@ class StreamLoad(Load):
 
     def _await_listening(self, receiver: str, port: int) -> None:
         net = Path(f"/proc/{self._stage.host_pids[receiver]}/net")
-        deadline_s = time.monotonic() + LISTEN_TIMEOUT_S
-        while not any(_listens(net / table, port) for table in ("tcp", "tcp6")):
-            if time.monotonic() > deadline_s:
-                raise RuntimeError(f"iperf3 on {receiver} does not listen on port {port}")
-            time.sleep(0.02)
+        self._await(
+            lambda: any(_listens(net / table, port) for table in ("tcp", "tcp6")),
+            *(LISTEN_TIMEOUT_S, f"iperf3 on {receiver} does not listen on port {port}", 0.02),
+        )
 
 
 def _listens(table: Path, port: int) -> bool:
