@@ -6,20 +6,5 @@ one of them, or any of the following packages. `benches` defines the scenarios a
 layout, `compare` runs the contenders, and `reports` shows the results. `seeds` generates load jumps, `scale`
 measures many bridges, and `connections` many connections. `examples` has an experiment to copy.
 
-`LAYOUT_NAMES` lists all layouts in the order in which `ovs-lbt bench --all` runs them. `mn --custom` loads
-the layout `NAME` from `topologies/NAME.py`, and its bench is `topologies/benches/NAME.py`.
+`mn --custom` loads the layout `NAME` from `topologies/NAME.py`, and its bench is one of `topologies/benches`.
 """
-
-LAYOUT_NAMES = (
-    "vmware_lbt",
-    "set_vs_lbfo",
-    "quad_gbe_team",
-    "live_migration",
-    "converged",
-    "two_switches",
-    "spine_leaf",
-    "mixed_speed",
-    "shift",
-    "flows",
-    "overlay",
-)

@@ -17,11 +17,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from topologies import LAYOUT_NAMES
+from topologies.layouts import LAYOUTS
 
 if TYPE_CHECKING:
     from topologies.compare.plan import Plan
 
+# In the order in which `--all` runs them.
+LAYOUT_NAMES = tuple(LAYOUTS)
 # The benches without a layout of their own, which have options of their own, by their modules.
 CONNECTIONS = "connections"
 OTHERS = {
@@ -118,14 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--scenario", metavar="TEXT", help="run only scenarios whose names contain this text"
     )
-    parser.add_argument(
-        "--out",
-        "--output",
-        type=Path,
-        default=Path("out"),
-        metavar="DIR",
-        help="default: %(default)s",
-    )
+    add_results(parser)
     pace = parser.add_mutually_exclusive_group()
     pace.add_argument(
         "--faithful",
@@ -148,33 +143,20 @@ def _parser() -> argparse.ArgumentParser:
         default="send",
         help="whether the VMs serve the downloads or make them (default: %(default)s)",
     )
-    parser.add_argument(
-        "--repeat",
-        "--runs",
-        type=_runs,
-        default=1,
-        metavar="N",
-        help="run every contender N times and report medians (default: %(default)s);"
-        f" {CAMPAIGN}: as often as in the published campaign, and once with --quick; the same command makes only"
-        " the missing runs",
-    )
-    parser.add_argument(
-        "--anew",
-        action="store_true",
-        help="run everything, including runs that an earlier command has completed",
-    )
+    more = f"; {CAMPAIGN}: as often as in the published campaign, and once with --quick"
+    add_runs(parser, lambda text: text if text == CAMPAIGN else whole_number(text), more)
     # Interrupted runs continue by default. Commands from before that may still have the option.
     parser.add_argument("--resume", action="store_true", help=argparse.SUPPRESS)
     jumps = parser.add_mutually_exclusive_group()
     jumps.add_argument(
         "--seeds",
-        type=_positive,
+        type=whole_number,
         metavar="N",
         help="shift only: run N generated jumps of load, and compare with a perfect decider",
     )
     jumps.add_argument(
         "--seed",
-        type=_positive,
+        type=whole_number,
         nargs="+",
         action="extend",
         metavar="NUMBER",
@@ -183,15 +165,47 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _runs(text: str) -> int | str:
-    return text if text == CAMPAIGN else _positive(text)
+def add_results(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the directory of the results."""
+    parser.add_argument(
+        *("--out", "--output"),
+        type=Path,
+        default=Path("out"),
+        metavar="DIR",
+        help="default: %(default)s",
+    )
 
 
-def _positive(text: str) -> int:
+def add_runs(
+    parser: argparse.ArgumentParser, count: Callable[[str], object], more: str = ""
+) -> None:
+    """Add the options for the number of runs. `more` follows in the help text."""
+    parser.add_argument(
+        *("--repeat", "--runs"),
+        type=count,
+        default=1,
+        metavar="N",
+        help=f"run every contender N times and report medians (default: %(default)s){more};"
+        " the same command makes only the missing runs",
+    )
+    parser.add_argument(
+        "--anew",
+        action="store_true",
+        help="run everything, including runs that an earlier command has completed",
+    )
+
+
+def whole_number(text: str, most: int | None = None) -> int:
+    """The value of an option: a number of at least 1, and at most `most`.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is another one.
+    """
     number = int(text) if text.isdecimal() else 0
-    if number < 1:
+    if number < 1 or (most and number > most):
+        expected = f"from 1 to {most}" if most else "of at least 1"
         raise argparse.ArgumentTypeError(
-            f'the value is "{text}"; expected a whole number of at least 1'
+            f'the value is "{text}"; expected a whole number {expected}'
         )
     return number
 
@@ -230,7 +244,7 @@ def _usage_error(options: argparse.Namespace) -> str:
 
 def _run_benches(options: argparse.Namespace, command: Sequence[str]) -> int:
     # These imports are slow and need Mininet, but errors in arguments need neither.
-    from topologies.benches.plans import PLANS
+    from topologies.benches import PLANS
     from topologies.compare.contenders import select
     from topologies.seeds import jumps
     from topologies.seeds.plan import plan as plan_of_jumps
@@ -259,8 +273,7 @@ def _run_benches(options: argparse.Namespace, command: Sequence[str]) -> int:
 def _run_bench(name: str, plan: Plan, options: argparse.Namespace, command: Sequence[str]) -> int:
     """Run the bench of a layout, and write its report."""
     from topologies.compare import contenders, running
-    from topologies.compare.expectation import Expectation
-    from topologies.compare.plan import Options
+    from topologies.compare.plan import Expectation, Options
     from topologies.loads.pace import PACES, in_real_time
     from topologies.loads.web_load import Direction
     from topologies.reports import benchmarks, comparison, report

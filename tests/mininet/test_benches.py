@@ -12,7 +12,7 @@ import pytest
 
 from tests.mininet.bench import benching, interrupt, report_of
 from tests.switch.judging import at_least, at_most, judges_time
-from topologies.benches.plans import PLANS
+from topologies.benches import PLANS
 from topologies.compare.plan import Options
 from topologies.graph.layout import Role
 from topologies.loads.flow_load import Completion, FlowLoad

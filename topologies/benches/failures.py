@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from topologies import layouts
 from topologies.compare.contenders import MANUAL, USUAL
-from topologies.compare.expectation import Expectation, Rule
 from topologies.compare.figures import Figures, Result, jumbo_ratios
-from topologies.compare.plan import Options, Plan
+from topologies.compare.plan import Expectation, Options, Plan, Rule
 from topologies.compare.run import Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.loads.load import Load, Stage

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from topologies import layouts
 from topologies.compare.contenders import MANUAL, ORACLE, USUAL
-from topologies.compare.expectation import EACH_PEER, Expectation, Rule
 from topologies.compare.figures import (
     Figures,
     Phase,
@@ -19,7 +18,7 @@ from topologies.compare.figures import (
     phases_of,
     uplink_difference,
 )
-from topologies.compare.plan import Options, Plan
+from topologies.compare.plan import EACH_PEER, Expectation, Options, Plan, Rule
 from topologies.compare.run import Observed, Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.loads.flow_load import LARGE_BYTES, SEED, SMALL_BYTES, FlowLoad

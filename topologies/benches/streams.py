@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from topologies import layouts
 from topologies.compare.contenders import MANUAL
-from topologies.compare.expectation import BEST_PEER, Expectation, Rule
 from topologies.compare.figures import Figures, Result, jumbo_ratios, spread_cv
-from topologies.compare.plan import Options, Plan
+from topologies.compare.plan import BEST_PEER, Expectation, Options, Plan, Rule
 from topologies.compare.run import Observed, Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.graph.parts import STANDARD_MTU

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from topologies.bench import add_results, add_runs, whole_number
 from topologies.network.private_ovs import DATAPATHS
 from topologies.reports.markdown import table, text
 
@@ -133,6 +134,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The options of the command."""
+    number = functools.partial(whole_number, most=MOST)
     made = argparse.ArgumentParser(
         prog=f"ovs-lbt bench {NAME}",
         description="Measure the cost of many connections of one VM on a switch: cached connections, new"
@@ -147,20 +149,11 @@ def parser() -> argparse.ArgumentParser:
         " POLICY/switch-independent selects a teaming, and the suffix +multipath selects the connection"
         f" hash, which attach chooses by default (default: {' '.join(CONTENDERS)})",
     )
-    made.add_argument(
-        *("--repeat", "--runs"),
-        type=_number,
-        default=1,
-        metavar="N",
-        help="run every contender N times (default: %(default)s)",
-    )
-    made.add_argument("--anew", action="store_true", help="repeat the runs that the report has")
-    made.add_argument(
-        "--out", type=Path, default=Path("out"), metavar="DIR", help="default: %(default)s"
-    )
+    add_runs(made, number)
+    add_results(made)
     made.add_argument(
         "--sizes",
-        type=_number,
+        type=number,
         nargs="*",
         default=list(SIZES),
         metavar="N",
@@ -168,7 +161,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--rates",
-        type=_number,
+        type=number,
         nargs="*",
         default=list(RATES),
         metavar="N",
@@ -176,7 +169,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--cuts",
-        type=_number,
+        type=number,
         default=1,
         metavar="N",
         help="how often an uplink fails with each size, both with a running and with a killed service"
@@ -194,15 +187,6 @@ def parser() -> argparse.ArgumentParser:
         help="check that the benchmark works; too short for figures",
     )
     return made
-
-
-def _number(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if not 1 <= number <= MOST:
-        raise argparse.ArgumentTypeError(
-            f'the value is "{text}"; expected a whole number from 1 to {MOST}'
-        )
-    return number
 
 
 def section(report: Record) -> list[str]:

@@ -34,7 +34,7 @@ from topologies.reports.markdown import (
 from topologies.reports.table import MOST_COLUMNS, figures_table, phases_table
 from topologies.scale.command import section as scale_section
 from topologies.seeds.jumps import NAME as SHIFT_SEEDS
-from topologies.seeds.report import section as seeds_section
+from topologies.seeds.plan import section as seeds_section
 
 NOTES = "notes.md"
 # The commits that were rebased after they were measured.

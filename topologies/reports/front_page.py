@@ -13,7 +13,7 @@ from topologies.reports.known_figures import figure, percent
 from topologies.reports.markdown import VARIANTS, bullets, code, plain, report_name, table, variants
 from topologies.reports.table import phases_table
 from topologies.seeds.jumps import NAME as SHIFT_SEEDS
-from topologies.seeds.report import pooled
+from topologies.seeds.plan import pooled
 
 Report = Mapping[str, Any]
 VMWARE = "vmware_lbt"

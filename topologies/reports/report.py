@@ -10,9 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from topologies.compare.expectation import Expectation
 from topologies.compare.figures import Figures, Phase, Result, capacities_bps
-from topologies.compare.plan import Options
+from topologies.compare.plan import Expectation, Options
 from topologies.reports.origin import open_vswitch
 
 SIGNIFICANT_DIGITS = 6

@@ -9,9 +9,9 @@ import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from topologies.bench import add_results
 from topologies.compare.steps import step
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--quick", action="store_true", help="check that the benchmark works; too short for figures"
     )
-    made.add_argument("--out", type=Path, default=Path("out"), metavar="DIR")
+    add_results(made)
     return made
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from topologies.graph.layout import Layout, Role
 from topologies.graph.parts import Draft
@@ -180,7 +181,7 @@ def find_below(
 
     Returns None if no such placement exists, or if the search did not find one in `MOST_STEPS`.
     """
-    return _Search(loads, capacities, below_ratio, below_ratio, MOST_STEPS).found
+    return _search(loads, capacities, below_ratio, below_ratio, MOST_STEPS)
 
 
 def find_best(
@@ -192,11 +193,9 @@ def find_best(
     near `homes`. After `MOST_STEPS_FOR_BEST` steps it returns the best placement so far.
     """
     target_ratio = lower_bound_ratio(loads, capacities) * (1 + TOLERANCE_RATIO)
-    search = _Search(
-        loads, capacities, float("inf"), target_ratio, MOST_STEPS_FOR_BEST, homes=homes
-    )
-    assert search.found is not None, "without a limit, every placement qualifies"
-    return search.found
+    found = _search(loads, capacities, float("inf"), target_ratio, MOST_STEPS_FOR_BEST, homes)
+    assert found is not None, "without a limit, every placement qualifies"
+    return found
 
 
 def lower_bound_ratio(loads: Sequence[float], capacities: Sequence[float]) -> float:
@@ -204,81 +203,62 @@ def lower_bound_ratio(loads: Sequence[float], capacities: Sequence[float]) -> fl
     return max(sum(loads) / sum(capacities), max(loads, default=0.0) / max(capacities))
 
 
-class _Search:
-    """A search that runs in the constructor; `found` is the placement, if there is one."""
+def _search(
+    loads: Sequence[float],
+    capacities: Sequence[float],
+    below_ratio: float,
+    target_ratio: float,
+    most_steps: int,
+    homes: Sequence[int] | None = None,
+) -> Placement | None:
+    """The last placement that a search has found; each one is below the one before it."""
+    order = sorted(range(len(loads)), key=lambda number: (-loads[number], number))
+    # By the number of placed loads: the sum of the others.
+    remaining = [*accumulate((loads[number] for number in reversed(order)), initial=0.0)][::-1]
+    sums, placed = [0.0] * len(capacities), [0] * len(loads)
+    found: Placement | None = None
+    steps = 0
 
-    def __init__(
-        self,
-        loads: Sequence[float],
-        capacities: Sequence[float],
-        below_ratio: float,
-        target_ratio: float,
-        most_steps: int,
-        homes: Sequence[int] | None = None,
-    ) -> None:
-        self._loads = loads
-        self._capacities = capacities
-        self._homes = homes
-        self._order = sorted(range(len(loads)), key=lambda number: (-loads[number], number))
-        # By the number of placed loads: the sum of the others.
-        self._remaining = [0.0] * (len(loads) + 1)
-        for place in range(len(loads) - 1, -1, -1):
-            self._remaining[place] = self._remaining[place + 1] + loads[self._order[place]]
-        self._below_ratio = below_ratio
-        self._target_ratio = target_ratio
-        self._most_steps = most_steps
-        self._steps = 0
-        self._sums = [0.0] * len(capacities)
-        self._placed = [0] * len(loads)
-        self.found: Placement | None = None
-        self._extend(0)
+    def branches(number: int) -> list[int]:
+        """The uplinks to try, the least utilized first, and one of those that are interchangeable."""
 
-    def _extend(self, place: int) -> bool:
+        def rank(uplink: int) -> tuple[float, bool]:
+            used = (sums[uplink] + loads[number]) / capacities[uplink]
+            return used, homes is not None and homes[number] != uplink
+
+        kinds: dict[tuple[float, float], int] = {}
+        for uplink in sorted(range(len(capacities)), key=rank):
+            kinds.setdefault((sums[uplink], capacities[uplink]), uplink)
+        return [*kinds.values()]
+
+    def remaining_fit(place: int) -> bool:
+        """Whether the remaining loads would fit if they were divisible."""
+        rooms = (below_ratio * most - used for used, most in zip(sums, capacities, strict=True))
+        return below_ratio == float("inf") or remaining[place] < sum(rooms)
+
+    def extend(place: int) -> bool:
         """Place the loads from `place` on. Returns whether the search is over."""
-        if place == len(self._order):
-            self.found = tuple(self._placed)
-            self._below_ratio = worst_ratio(self._loads, self._capacities, self._placed)
-            return self._below_ratio <= self._target_ratio
-        if not self._remaining_fit(place):
+        nonlocal below_ratio, found, steps
+        if place == len(order):
+            found = tuple(placed)
+            below_ratio = worst_ratio(loads, capacities, placed)
+            return below_ratio <= target_ratio
+        if not remaining_fit(place):
             return False
-        number = self._order[place]
-        load = self._loads[number]
-        for uplink in self._branches(number, load):
-            self._steps += 1
-            if self._steps > self._most_steps:
+        number = order[place]
+        for uplink in branches(number):
+            steps += 1
+            if steps > most_steps:
                 return True
-            before = self._sums[uplink]
-            if (before + load) / self._capacities[uplink] >= self._below_ratio:
+            before = sums[uplink]
+            if (before + loads[number]) / capacities[uplink] >= below_ratio:
                 continue
-            self._sums[uplink], self._placed[number] = before + load, uplink
-            over = self._extend(place + 1)
-            self._sums[uplink] = before
+            sums[uplink], placed[number] = before + loads[number], uplink
+            over = extend(place + 1)
+            sums[uplink] = before
             if over:
                 return True
         return False
 
-    def _remaining_fit(self, place: int) -> bool:
-        """Whether the remaining loads would fit if they were divisible."""
-        if self._below_ratio == float("inf"):
-            return True
-        room = sum(
-            self._below_ratio * capacity - total
-            for total, capacity in zip(self._sums, self._capacities, strict=True)
-        )
-        return self._remaining[place] < room
-
-    def _branches(self, number: int, load: float) -> list[int]:
-        """The uplinks to try, the least utilized first, and one of those that are interchangeable."""
-
-        def rank(uplink: int) -> tuple[float, bool]:
-            used = (self._sums[uplink] + load) / self._capacities[uplink]
-            return used, self._homes is not None and self._homes[number] != uplink
-
-        seen: set[tuple[float, float]] = set()
-        branches = []
-        for uplink in sorted(range(len(self._capacities)), key=rank):
-            key = (self._sums[uplink], self._capacities[uplink])
-            if key not in seen:
-                seen.add(key)
-                branches.append(uplink)
-        return branches
+    extend(0)
+    return found

@@ -13,7 +13,7 @@ from tests.said import says
 from tests.unit.topologies import bench_runs
 from tests.unit.topologies.conftest import Bench
 from topologies import bench
-from topologies.benches.plans import PLANS
+from topologies.benches import PLANS
 from topologies.compare.plan import Options
 from topologies.compare.running import SAMPLES, Kept
 from topologies.loads.pace import ACCELERATED

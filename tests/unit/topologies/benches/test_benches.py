@@ -11,15 +11,14 @@ from typing import cast
 import pytest
 
 from tests.unit.topologies import bench_runs
-from topologies import LAYOUT_NAMES, benches
-from topologies.benches import failures, steering, streams
-from topologies.benches.plans import PLANS
+from topologies import benches
+from topologies.benches import PLANS, failures, steering, streams
 from topologies.compare import contenders
 from topologies.compare.contenders import is_ours
-from topologies.compare.expectation import Expectation, is_peer
 from topologies.compare.figures import Result
-from topologies.compare.plan import Options
+from topologies.compare.plan import Expectation, Options, is_peer
 from topologies.compare.run import Scenario
+from topologies.layouts import LAYOUTS
 from topologies.loads.load import Stage
 from topologies.loads.pace import ACCELERATED, FAITHFUL, QUICK, Pace
 from topologies.network.private_ovs import PrivateOvs
@@ -119,8 +118,7 @@ def _missed(name: str, *results: Result) -> list[str]:
 def test_list_has_every_layout_and_bench() -> None:
     directory = Path(benches.__path__[0]).parent
     layouts = {p.stem for p in directory.glob("*.py") if "\ntopos = " in p.read_text()}
-    assert set(LAYOUT_NAMES) == layouts and (*PLANS,) == LAYOUT_NAMES
-    assert len(set(LAYOUT_NAMES)) == len(LAYOUT_NAMES)
+    assert set(LAYOUTS) == layouts and list(PLANS) == list(LAYOUTS)
 
 
 @every_bench

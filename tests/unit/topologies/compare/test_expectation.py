@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from topologies import layouts
 from topologies.compare.contenders import BONDS, MANUAL, ORACLE, is_ours
-from topologies.compare.expectation import (
+from topologies.compare.figures import Figures, Result
+from topologies.compare.plan import (
     BEST_PEER,
     EACH_PEER,
     Expectation,
     Rule,
     is_peer,
 )
-from topologies.compare.figures import Figures, Result
 from topologies.compare.run import Scenario
 from topologies.reports import known_figures
 

@@ -11,9 +11,8 @@ from tests.unit.topologies.conftest import GOOD, Bench
 from topologies.compare.plan import Options
 from topologies.loads.pace import ACCELERATED
 from topologies.reports.markdown import text
-from topologies.seeds import report
 from topologies.seeds.jumps import FEASIBLE_RATIO, Vm, find_below, generate, worst_ratio
-from topologies.seeds.plan import plan
+from topologies.seeds.plan import plan, pooled, section
 
 SEEDS = range(1, 201)
 
@@ -113,6 +112,6 @@ def test_same_command_runs_only_the_missing_jumps(fake_bench: Bench) -> None:
     assert fake_bench(f"{only} --anew") == 0
     assert fake_bench.made == ["seed-1 jump adaptive 1"]
     made = fake_bench.report("shift_seeds")
-    assert list(report.pooled(made)) == ["adaptive"]
+    assert list(pooled(made)) == ["adaptive"]
     written = (fake_bench.directory / "shift_seeds" / "report.md").read_text()
-    assert written.startswith(text(report.section(made))) and "|seed-1|" in written
+    assert written.startswith(text(section(made))) and "|seed-1|" in written
