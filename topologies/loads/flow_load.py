@@ -11,7 +11,6 @@ from topologies.graph.layout import Role
 from topologies.loads import flow_plan
 from topologies.loads.flow_plan import (
     SizeDistribution,
-    Span,
     ideal_s,
     offered_bps,
     plan_flows,
@@ -49,11 +48,10 @@ class FlowLoad(Load):
     ) -> None:
         super().__init__(stage)
         layout = stage.layout
-        self._measured = Span(warm_up_s, warm_up_s + watched_s)
-        self.measured_s = self.steady_s = (self._measured.start_s, self._measured.end_s)
-        self.load_s = self._measured.end_s + drain_s
+        self.measured_s = self.steady_s = (warm_up_s, warm_up_s + watched_s)
+        self.load_s = warm_up_s + watched_s + drain_s
         self._vms, self._clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
-        spans = [Span(0.0, warm_up_s), self._measured]
+        spans = [(0.0, warm_up_s), self.measured_s]
         seed = SEED + stage.repetition - 1
         shares = popularity(len(self._vms), seed)
         self.flows = plan_flows(distribution, load_bps, spans, shares, seed)
@@ -80,19 +78,19 @@ class FlowLoad(Load):
         missed = sum(late_s == NOT_STARTED for late_s, _, _ in found["rows"])
         if missed:
             raise RuntimeError(f"{missed} of {len(self.flows)} flows never started")
+        from_s, to_s = self.measured_s
         measured = [
             Completion(flow.size_bytes, flow.start_s, late_s, took_s, received == flow.size_bytes)
             for flow, (late_s, took_s, received) in zip(self.flows, found["rows"], strict=True)
-            if self._measured.start_s <= flow.start_s < self._measured.end_s
+            if from_s <= flow.start_s < to_s
         ]
-        span_s = self._measured.duration_s
         return Outcome(
             received_bytes=found["received_bytes"],
-            throughput_bps=found["measured_bytes"] * 8 / span_s,
+            throughput_bps=found["measured_bytes"] * 8 / (to_s - from_s),
             figures={
                 **figures(measured, self._link_bps),
                 **lateness_figures(measured),
-                "offered_bps": offered_bps(self.flows, self._measured),
+                "offered_bps": offered_bps(self.flows, self.measured_s),
             },
             details=[list(one) for one in measured],
         )
@@ -128,7 +126,7 @@ class FlowLoad(Load):
         """Shorten the load when the last flow has ended."""
         self._programs["request"].wait()
         took_s = time.monotonic() - self.start_s
-        self.load_s = min(self.load_s, max(self._measured.end_s, took_s))
+        self.load_s = min(self.load_s, max(self.measured_s[1], took_s))
 
 
 class Completion(NamedTuple):

@@ -147,16 +147,8 @@ class FlowPlan:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A part of the load, from its start to its end in seconds."""
-
-    start_s: float
-    end_s: float
-
-    @property
-    def duration_s(self) -> float:
-        return self.end_s - self.start_s
+# A part of the load: its start and its end in seconds.
+Span = tuple[float, float]
 
 
 def wire_bytes(size_bytes: int) -> int:
@@ -199,10 +191,10 @@ def plan_flows(
     """
     chance = random.Random(seed)
     flows: list[FlowPlan] = []
-    for span in spans:
-        sizes = distribution.sample_bytes(flows_for(distribution, load_bps, span.duration_s))
+    for start_s, end_s in spans:
+        sizes = distribution.sample_bytes(flows_for(distribution, load_bps, end_s - start_s))
         chance.shuffle(sizes)
-        starts_s = sorted(chance.uniform(span.start_s, span.end_s) for _ in sizes)
+        starts_s = sorted(chance.uniform(start_s, end_s) for _ in sizes)
         vms = chance.choices(range(len(shares)), shares, k=len(sizes))
         flows += map(FlowPlan, starts_s, vms, sizes)
     return flows
@@ -210,8 +202,9 @@ def plan_flows(
 
 def offered_bps(flows: Sequence[FlowPlan], span: Span) -> float:
     """The rate on the wire that the flows of a span offer."""
-    total = sum(wire_bytes(f.size_bytes) for f in flows if span.start_s <= f.start_s < span.end_s)
-    return total * 8 / span.duration_s
+    start_s, end_s = span
+    total = sum(wire_bytes(f.size_bytes) for f in flows if start_s <= f.start_s < end_s)
+    return total * 8 / (end_s - start_s)
 
 
 @dataclass(slots=True)

@@ -1,11 +1,16 @@
-"""Parallel streams: the rate of each stream in the measured part, and the spread of the rates."""
+"""Streams, web users and changing loads: their plans, and the rates of each stream and flow."""
 
 from __future__ import annotations
 
+import itertools
+import socket
+from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from topologies.loads import traffic, web_load
 from topologies.loads.streams import stream_rates_bps
 
 # The measured part of a test of 7 s.
@@ -52,3 +57,74 @@ def test_a_failed_or_incomplete_test_is_an_error_but_not_a_gap_of_milliseconds()
     for interval in with_gaps["intervals"]:
         interval["streams"][0]["end"] -= 0.01
     assert stream_rates_bps(with_gaps, 1, *MEASURED_S) == pytest.approx([8e6], rel=0.02)
+
+
+SERVERS = 4
+
+
+def test_sessions_offer_the_load_and_ramp_linearly_and_equally_on_all_servers() -> None:
+    sessions = web_load.plan_sessions([1.0] * SERVERS, 130e6, ramp_s=40.0, seed=1)
+    assert len(sessions) * web_load.wire_bps_per_session() == pytest.approx(130e6, rel=0.02)
+    assert len(set(Counter(server for server, _ in sessions).values())) == 1
+    begun = [sum(s["begin_s"] < at_s for _, s in sessions) for at_s in (10, 20, 30, 40)]
+    quarter = len(sessions) / 4
+    assert begun == pytest.approx([quarter, 2 * quarter, 3 * quarter, len(sessions)], abs=1)
+    for at_s in (7.0, 19.0, 33.0):
+        by_server = Counter(server for server, s in sessions if s["begin_s"] < at_s)
+        assert max(by_server.values()) - min(by_server.values()) <= 1
+
+
+def test_a_late_sender_skips_datagrams_instead_of_sending_a_burst() -> None:
+    own, other = socket.socketpair(type=socket.SOCK_DGRAM)
+    with own, other:
+        own.setblocking(False)
+        bits = (100 + traffic.HEADERS_BYTES) * 8
+        flow = traffic.Sending(own.send, 100)
+        flow.begin(bits / 0.001, 5.0, 0.0)
+        for at_s in (5.0, 5.0015, 5.0035):
+            flow.send(at_s)
+        assert (flow.sent, flow.skipped) == (4, 0)
+        flow.send(5.1)
+        assert flow.sent + flow.skipped in (100, 101)  # rounding decides whether the last is due
+        assert flow.sent - 4 <= traffic.MAX_DELAY_S / 0.001 + 1
+        assert flow.max_delay_s == pytest.approx(0.096, abs=0.001)
+        flow.reset_counters()
+        flow.change_rate(bits / 0.002, 5.1)
+        first = flow.sent
+        flow.send(5.105)
+        assert (flow.first, flow.skipped) == (first, 0)
+        assert 2 <= flow.sent - first <= 3
+        other.setblocking(False)
+        numbers = [
+            traffic.NUMBER.unpack(other.recv(traffic.NUMBER.size))[0] for _ in range(flow.sent)
+        ]
+        assert numbers == list(range(flow.sent))
+
+
+def test_the_rate_of_each_flow_changes_at_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = itertools.count(100.0, 0.0005)  # time only passes where somebody looks
+    monkeypatch.setattr(traffic, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    fast_bps = (100 + traffic.HEADERS_BYTES) * 8 / 0.01
+    rates_bps = (0.0, fast_bps / 10, fast_bps)
+    orders = iter(
+        [
+            {
+                "at_s": 101.0,
+                "end_s": 102.0,
+                "rates_bps": [fast_bps, fast_bps, 0.0],
+                "after_s": [0.0, 0.5, 0.2],
+            }
+        ]
+    )
+    plan = {
+        "start_s": 100.0,
+        "end_s": 105.0,
+        "probes": False,
+        "flows": [{"rate_bps": rate_bps} for rate_bps in rates_bps],
+    }
+    flows = [traffic.Sending(lambda _payload: None, 100) for _ in rates_bps]
+    traffic.send_all(plan, flows, lambda: [*itertools.islice(orders, 1)], lambda _span_s: None)
+    # Before and after the change, which the second flow makes 0.5 s later and the third 0.2 s later.
+    assert [one.first for one in flows] == pytest.approx([0, 10, 100], abs=1)
+    sent = [one.sent - one.first for one in flows]
+    assert sent == pytest.approx([100, 5 + 50, 20], abs=1)

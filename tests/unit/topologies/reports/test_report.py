@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from topologies.compare import figures
 from topologies.compare.figures import Result, mean_utilization, utilizations
 from topologies.compare.plan import Options
 from topologies.compare.run import Observed, Sample
-from topologies.compare.running import SAMPLES, Kept
 from topologies.graph.layout import Role
 from topologies.loads import web_load
 from topologies.loads.load import Outcome
@@ -234,24 +232,3 @@ def test_report_has_the_documented_shape() -> None:
         assert set(phase["uplink_utilization"]) == {"uplink1", "uplink2"}
     for one in read["expectations"]:
         assert set(one) == {"condition", "found", "met"}
-
-
-def test_every_run_has_a_line_of_samples(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, {})
-    for (run,) in _result().observed.values():
-        kept.keep(1, run)
-    lines = [json.loads(line) for line in (tmp_path / SAMPLES).read_text().splitlines()]
-    assert [(one["scenario"], one["contender"], one["repetition"]) for one in lines] == [
-        ("web users", name, 1) for name in ("manual", "originating-port", "load-based")
-    ]
-    for one in lines:
-        assert {
-            *("scenario", "contender", "repetition", "samples", "load_s", "measured_s"),
-            *("cpu_s", "entered_packets", "delivered_packets", "outcome"),
-        } <= set(one)
-        assert set(one["samples"][0]) == {
-            *("at_s", "sent_bytes", "received_bytes", "bindings", "moves")
-        }
-        assert set(one["outcome"]) == {"received_bytes", "throughput_bps", "figures", "details"}
-        assert one["measured_s"] == [0.0, LOAD_S]
-        assert len(one["outcome"]["details"]) == 1000
