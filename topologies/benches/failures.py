@@ -14,8 +14,7 @@ from topologies.compare.plan import Expectation, Options, Plan, Rule
 from topologies.compare.run import Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.loads.load import Load, Stage
-from topologies.loads.memory_copy import Migrations
-from topologies.loads.migration_load import MigrationLoad
+from topologies.loads.migration_load import MigrationLoad, Migrations
 from topologies.loads.outage_load import OutageLoad
 from topologies.loads.streams import StreamLoad, paced_flows
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from topologies.compare.plan import BEST_PEER, Expectation, Options, Plan, Rule
 from topologies.compare.run import Observed, Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.graph.parts import STANDARD_MTU
-from topologies.loads.load import Load, Outcome, Stage
+from topologies.loads.load import Load, Stage
 from topologies.loads.pace import Pace
 from topologies.loads.streams import INTERVAL_S, Report, StreamLoad, flow, stream_rates_bps
 
@@ -295,21 +294,6 @@ OVERLAYS |= {
 }
 
 
-class BothWays(StreamLoad):
-    """Flows of both directions. The throughput is that of one direction: the mean of both."""
-
-    def finish(self) -> Outcome:
-        outcome = super().finish()
-        rates_bps = [sum(flow) for flow in outcome.details["stream_rates_bps"]]
-        half = len(rates_bps) // 2
-        both = {"sent_bps": sum(rates_bps[:half]), "received_bps": sum(rates_bps[half:])}
-        return dataclasses.replace(
-            outcome,
-            throughput_bps=outcome.throughput_bps / 2,
-            figures={**outcome.figures, **both},
-        )
-
-
 def _overlays(options: Options) -> Iterator[Scenario]:
     for name, (what, parameters, contenders) in OVERLAYS.items():
         yield Scenario(
@@ -341,9 +325,9 @@ def _tunnelled(stage: Stage, pace: Pace, *, both_ways: bool) -> Load:
         )
         for number, ends in enumerate([*pairs, *back])
     ]
-    kind = BothWays if both_ways else StreamLoad
+    times_s = (settle_s, settle_s + measured_s)
     # A team that interrupts tunnels must be a result, not a failure of the bench.
-    return kind(stage, flows, (settle_s, settle_s + measured_s), may_fail=True)
+    return StreamLoad(stage, flows, times_s, both_ways=both_ways, may_fail=True)
 
 
 def _of_overlay(layout: Layout, seen: Observed, _found: Figures) -> Figures:

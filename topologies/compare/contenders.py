@@ -54,17 +54,11 @@ FORMS: dict[str, type[ServerBridge]] = {
 }
 # ovs-lbt's presets, each with its usual teaming. Hashing flows over all members needs a LAG.
 OURS = {
-    "originating-port": SWITCH_INDEPENDENT,
-    "source-mac": SWITCH_INDEPENDENT,
-    "ip-hash": LACP,
-    "address-hash": LACP,
-    "explicit": SWITCH_INDEPENDENT,
-    "load-based": SWITCH_INDEPENDENT,
-    "slb": SWITCH_INDEPENDENT,
-    "dynamic": SWITCH_INDEPENDENT,
-    "set": SWITCH_INDEPENDENT,
-    "set-port": SWITCH_INDEPENDENT,
-    "adaptive": SWITCH_INDEPENDENT,
+    **dict.fromkeys(
+        ("originating-port", "source-mac", "explicit", "load-based"), SWITCH_INDEPENDENT
+    ),
+    **dict.fromkeys(("slb", "dynamic", "set", "set-port", "adaptive"), SWITCH_INDEPENDENT),
+    **dict.fromkeys(("ip-hash", "address-hash"), LACP),
 }
 # What most benches compare; bonds with LACP need one upstream switch.
 USUAL = (
@@ -203,24 +197,6 @@ class OvsBond(Contender):
             self._ovs.run("ovs-appctl", "bond/migrate", bond, hash_, uplink)
 
 
-@dataclass(slots=True)
-class Look:
-    """When to scrape a service: for a while after its history has grown, and otherwise at intervals."""
-
-    _seen_bytes: int = -1
-    _grown_s: float = -math.inf
-    _looked_s: float = -math.inf
-
-    def is_due(self, written_bytes: int, now_s: float) -> bool:
-        """Whether to scrape now. `written_bytes`: the length of the history."""
-        if written_bytes != self._seen_bytes:
-            self._seen_bytes, self._grown_s = written_bytes, now_s
-        due = now_s - self._grown_s <= OBSERVE_AGAIN_S or now_s - self._looked_s >= OBSERVE_ANEW_S
-        if due:
-            self._looked_s = now_s
-        return due
-
-
 class Ours(Contender):
     """ovs-lbt with one of its policies, on plain uplinks or on an LACP bond.
 
@@ -250,7 +226,7 @@ class Ours(Contender):
         self.service = resources.enter_context(Service(teams.ovs, log))
         self.bridges = {str(server.name) for server in teams.servers}
         self.uplinks = sorted(teams.capacities_bps)
-        self._look, self._observed = Look(), Observation({})
+        self._written_bytes, self._grown_s, self._looked_s = -1, -math.inf, -math.inf
         # A virtual link reports 10 Gbit/s, whatever its shaped rate.
         self.set_capacities({up: bps // 10**6 for up, bps in teams.capacities_bps.items()})
         settings = {
@@ -285,14 +261,17 @@ class Ours(Contender):
         self._ovs.vsctl("set", "bridge", bridge, *words)
 
     def observe(self) -> Observation:
-        """The present bindings, read when the history has grown, and otherwise at intervals.
+        """The present bindings, read for a while after the history has grown, and otherwise at intervals.
 
         A scrape costs the service 4 to 8 ms of CPU time, while observing peers is free.
         """
         history = self._ovs.rundir / HISTORY
         written_bytes = history.stat().st_size if history.exists() else 0
-        if self._look.is_due(written_bytes, time.monotonic()):
-            self._observed = self._scrape()
+        now_s = time.monotonic()
+        if written_bytes != self._written_bytes:
+            self._written_bytes, self._grown_s = written_bytes, now_s
+        if now_s - self._grown_s <= OBSERVE_AGAIN_S or now_s - self._looked_s >= OBSERVE_ANEW_S:
+            self._looked_s, self._observed = now_s, self._scrape()
         return self._observed
 
     def _scrape(self) -> Observation:
@@ -365,10 +344,8 @@ def by_name(name: str) -> Contender:
     Raises:
         ValueError: there is no such contender.
     """
-    if name == MANUAL:
-        return Manual()
-    if name == ORACLE:
-        return Oracle()
+    if name in (MANUAL, ORACLE):
+        return Manual() if name == MANUAL else Oracle()
     if name in BONDS:
         return OvsBond(name)
     policy, slash, teaming = name.removesuffix(PATH_CHECK).partition("/")

@@ -64,15 +64,14 @@ def ports_of(layout: Layout, prefix: str, switch: str, lags: bool) -> dict[str, 
     A port with its own VLAN is outside of the LAG, because switches require equal VLANs in a LAG.
     """
     found = {}
+    is_server = layout.attributes(switch)["role"] == Role.SERVER_BRIDGE
     for node, edge in layout.graph.adj[switch].items():
         attributes = layout.attributes(node)
-        if (
-            attributes["role"] == Role.UPLINK
-            and layout.attributes(switch)["role"] == Role.SERVER_BRIDGE
-        ):
+        role = attributes["role"]
+        if role == Role.UPLINK and is_server:
             interface = own_interface(layout, prefix, node)
             port = Port(attributes["mtu"], TEAM, layout.capacity_bps(node))
-        elif attributes["role"] == Role.UPLINK:
+        elif role == Role.UPLINK:
             interface = upstream_interface(layout, prefix, node)
             server = layout.neighbour(node, Role.SERVER_BRIDGE)
             port = Port(
@@ -81,11 +80,11 @@ def ports_of(layout: Layout, prefix: str, switch: str, lags: bool) -> dict[str, 
                 rate_bps=layout.capacity_bps(node),
                 vlan=attributes.get("upstream_vlan"),
             )
-        elif attributes["role"] == Role.VNIC:
+        elif role == Role.VNIC:
             interface = own_interface(layout, prefix, node)
             home = own_interface(layout, prefix, attributes["home"]) if "home" in attributes else ""
             port = Port(attributes["mtu"], vlan=attributes.get("vlan"), home=home)
-        elif attributes["role"] == Role.CLIENT:
+        elif role == Role.CLIENT:
             interface = upstream_interface(layout, prefix, node)
             port = Port(attributes["mtu"], vlan=attributes.get("vlan"))
         elif "tunnels" in edge:

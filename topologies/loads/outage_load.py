@@ -8,27 +8,25 @@ from collections.abc import Sequence
 from topologies.graph.layout import Layout, Role
 from topologies.graph.ports import joining_interface, upstream_interface
 from topologies.loads import probing
-from topologies.loads.load import Load, Outcome, Stage, set_links
+from topologies.loads.load import Outcome, Stage, set_links
 from topologies.loads.pace import Pace
 from topologies.loads.streams import Flow, StreamLoad
 
 PROBES_DELAY_S = 1.0
 
 
-class OutageLoad(Load):
+class OutageLoad(StreamLoad):
     """TCP flows and probes in both directions, while links go down and up.
 
     `failing`: the switch whose links fail, or the only uplink that fails. `pace` has the times.
     """
 
     def __init__(self, stage: Stage, flows: Sequence[Flow], failing: str, pace: Pace) -> None:
-        super().__init__(stage)
+        end_s = max(flow.begin_s + flow.duration_s for flow in flows)
+        super().__init__(stage, flows, (1.0, end_s - 1), may_fail=True)
         self._links = interfaces_of(stage.layout, stage.prefix, failing)
         self._fails_s, self._returns_s, _ = pace.outage_s
-        self.load_s = max(flow.begin_s + flow.duration_s for flow in flows)
-        self._streams = StreamLoad(stage, flows, (1.0, self.load_s - 1), may_fail=True)
-        self._resources.callback(self._streams.close)
-        self.measured_s, self.steady_s = self._streams.measured_s, (1.0, self._fails_s)
+        self.steady_s = (1.0, self._fails_s)
         probes = []
         for flow in flows:
             probes.append(probing.Flow(flow.sender, flow.receiver, flow.address))
@@ -38,15 +36,14 @@ class OutageLoad(Load):
 
     def start(self) -> None:
         """Start the flows and the probes, and let the links go down and up."""
-        self._streams.start()
-        self.start_s = self._streams.start_s
+        super().start()
         self._probes.start(self.start_s + PROBES_DELAY_S, self.start_s + self.load_s)
         self._run(self._fail)
 
     def finish(self) -> Outcome:
         """`failover_ms` and `failback_ms` are the longest gaps of any probe flow."""
         self._join("links", self._left_s() + probing.END_TIMEOUT_S)
-        outcome = self._streams.finish()
+        outcome = super().finish()
         results = list(self._probes.finish().values())
         fails_s, returns_s = self.start_s + self._fails_s, self.start_s + self._returns_s
         end_s = self.start_s + self.load_s - 1

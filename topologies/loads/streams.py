@@ -145,7 +145,8 @@ class StreamLoad(Load):
 
     `measured_s` is a part of the load in which every flow sends.
 
-    `derive` computes further figures. With `may_fail`, a flow that cannot connect or loses its
+    `derive` computes further figures. With `both_ways`, the second half of the flows are those of the other
+    direction, and the throughput is the mean of both. With `may_fail`, a flow that cannot connect or loses its
     connection counts as a flow without traffic, and its report is empty; otherwise it is an error.
     """
 
@@ -156,11 +157,13 @@ class StreamLoad(Load):
         measured_s: tuple[float, float],
         *,
         derive: Derive | None = None,
+        both_ways: bool = False,
         may_fail: bool = False,
     ) -> None:
         super().__init__(stage)
         self._flows = list(flows)
         self._derive = derive
+        self._both_ways = both_ways
         self._may_fail = may_fail
         self.load_s = max(flow.begin_s + flow.duration_s for flow in flows)
         self.measured_s = self.steady_s = measured_s
@@ -195,6 +198,11 @@ class StreamLoad(Load):
             stdev_bps = statistics.stdev(streams_bps)
             figures["stream_stdev_bps"] = stdev_bps
             figures["stream_cv"] = stdev_bps / mean_bps if mean_bps else 0.0
+        if self._both_ways:
+            half = len(rates_bps) // 2
+            figures["sent_bps"] = sum(map(sum, rates_bps[:half]))
+            figures["received_bps"] = sum(map(sum, rates_bps[half:]))
+            throughput_bps /= 2
         if self._derive is not None:
             figures |= self._derive(reports, throughput_bps)
         details = {"stream_rates_bps": rates_bps}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from topologies.graph.layout import Layout, Role
@@ -23,45 +22,91 @@ from topologies.network.switches import LearningSwitch, ServerBridge, vsctl
 KNOWN_WITHIN_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Overlay:
-    """The tunnels of an integration bridge.
+def overlay_of(
+    layout: Layout, prefix: str, switch: str, server_class: type[ServerBridge]
+) -> dict[str, Any]:
+    """The parameters of the integration bridge that a switch is; none if it has no tunnels."""
+    if layout.attributes(switch)["role"] != Role.VIRTUAL_SWITCH:
+        return {}
+    server = layout.neighbour(switch, Role.SERVER_BRIDGE)
+    edge = layout.graph.edges[switch, server]
+    if "tunnels" not in edge:
+        return {}
+    uplinks = layout.uplinks_of(server)
+    return {
+        "cls": IntegrationBridge,
+        "bridges": server_class.bridges_of(prefix + server, len(uplinks)),
+        "prefix": prefix,
+        **{name: edge[name] for name in ("encapsulation", "tunnels", "mtu")},
+        "cables": [
+            end(layout, prefix, uplink)
+            for uplink in uplinks
+            for end in (own_interface, upstream_interface)
+        ],
+    }
+
+
+class IntegrationBridge(LearningSwitch):
+    """A virtual switch whose tunnels end at internal ports of the server's bridge.
+
+    Each tunnel is in an access VLAN of its own, so that several tunnels between two hosts do not form
+    a loop. The server's bridges must exist.
 
     Attributes:
-        bridges: the server's bridges, on which the endpoints take turns. It is one with the team, or
-            one for each uplink.
+        server_bridges: the server's bridges, on which the endpoints take turns. It is one with the team,
+            or one for each uplink.
         prefix: the prefix of the interfaces' names.
         encapsulation: `geneve` or `vxlan`.
         mtu: the MTU of the endpoints.
         cables: both ends of the server's uplinks.
     """
 
-    bridges: Sequence[str]
-    prefix: str
-    encapsulation: str
-    tunnels: Sequence[Tunnel]
-    mtu: int
-    cables: Sequence[str]
+    def __init__(
+        self,
+        name: str,
+        bridges: Sequence[str],
+        prefix: str,
+        encapsulation: str,
+        tunnels: Sequence[Tunnel],
+        mtu: int,
+        cables: Sequence[str],
+        **params: Any,
+    ) -> None:
+        self.server_bridges, self.prefix, self.tunnels = bridges, prefix, tunnels
+        self.encapsulation, self.mtu, self.cables = encapsulation, mtu, cables
+        super().__init__(name, **params)
 
-    def endpoint(self, tunnel: Tunnel) -> str:
+    def start(self, controllers: Sequence[object]) -> None:
+        super().start(controllers)
+        vsctl(*self._additions())
+        for command in self._settings():
+            _run_at_last(*command)
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 (Mininet's name)
+        for one in self.tunnels:
+            with contextlib.suppress(RuntimeError):
+                processes.run("ovs-appctl", "ovs/route/del", one.subnet, f"pkt_mark={one.host}")
+        super().stop(deleteIntfs)
+
+    def _endpoint(self, tunnel: Tunnel) -> str:
         return checked_interface_name(self.prefix + tunnel.endpoint)
 
-    def bridge_of(self, tunnel: Tunnel) -> str:
+    def _bridge_of(self, tunnel: Tunnel) -> str:
         """The bridge that has a tunnel's endpoint."""
-        return self.bridges[(tunnel.number - 1) % len(self.bridges)]
+        return self.server_bridges[(tunnel.number - 1) % len(self.server_bridges)]
 
-    def transaction(self, bridge: str) -> list[str]:
+    def _additions(self) -> list[str]:
         """The arguments of the `ovs-vsctl` call that adds the endpoints and the tunnels."""
         arguments: list[str] = []
         for one in self.tunnels:
-            endpoint = self.endpoint(one)
+            endpoint = self._endpoint(one)
             tunnel = checked_interface_name(self.prefix + one.tunnel)
             mac = one.mac(one.host).replace(":", r"\:")
             arguments += [
-                *("--", "add-port", self.bridge_of(one), endpoint),
+                *("--", "add-port", self._bridge_of(one), endpoint),
                 *("--", "set", "interface", endpoint, "type=internal", f"mac={mac}"),
                 *(f"ofport_request={one.ofport}", f"mtu_request={self.mtu}"),
-                *("--", "add-port", bridge, tunnel, f"tag={one.number}"),
+                *("--", "add-port", self.name, tunnel, f"tag={one.number}"),
                 *("--", "set", "interface", tunnel, f"type={self.encapsulation}"),
                 f"options:remote_ip={one.address(one.far_host)}",
                 # A tunnel with a local address must have it in a route of the same mark.
@@ -69,7 +114,7 @@ class Overlay:
             ]
         return arguments
 
-    def settings(self) -> list[list[str]]:
+    def _settings(self) -> list[list[str]]:
         """The commands that give the endpoints their addresses, routes and neighbours.
 
         Neighbours are set, because a kernel that has both ends' addresses answers no ARP request
@@ -82,72 +127,16 @@ class Overlay:
             for interface in self.cables
         ]
         for one in self.tunnels:
-            endpoint, far = self.endpoint(one), one.far_host
+            endpoint, far = self._endpoint(one), one.far_host
+            route = ["ovs-appctl", "ovs/route/add", one.subnet, endpoint, f"pkt_mark={one.host}"]
+            neighbour = ["ovs-appctl", "tnl/neigh/set", self._bridge_of(one)]
             commands += [
                 ["ip", "address", "replace", f"{one.address(one.host)}/24", "dev", endpoint],
                 ["ip", "link", "set", endpoint, "up"],
-                ["ovs-appctl", "ovs/route/add", one.subnet, endpoint, f"pkt_mark={one.host}"],
-                [
-                    *("ovs-appctl", "tnl/neigh/set", self.bridge_of(one)),
-                    *(one.address(far), one.mac(far)),
-                ],
+                route,
+                [*neighbour, one.address(far), one.mac(far)],
             ]
         return commands
-
-    def removals(self) -> list[list[str]]:
-        """The commands that remove the routes."""
-        return [
-            ["ovs-appctl", "ovs/route/del", one.subnet, f"pkt_mark={one.host}"]
-            for one in self.tunnels
-        ]
-
-
-def overlay_of(
-    layout: Layout, prefix: str, switch: str, server_class: type[ServerBridge]
-) -> Overlay | None:
-    """The tunnels of a switch; None without any."""
-    if layout.attributes(switch)["role"] != Role.VIRTUAL_SWITCH:
-        return None
-    server = layout.neighbour(switch, Role.SERVER_BRIDGE)
-    edge = layout.graph.edges[switch, server]
-    if "tunnels" not in edge:
-        return None
-    return Overlay(
-        bridges=server_class.bridges_of(prefix + server, len(layout.uplinks_of(server))),
-        prefix=prefix,
-        encapsulation=edge["encapsulation"],
-        tunnels=edge["tunnels"],
-        mtu=edge["mtu"],
-        cables=[
-            end(layout, prefix, uplink)
-            for uplink in layout.uplinks_of(server)
-            for end in (own_interface, upstream_interface)
-        ],
-    )
-
-
-class IntegrationBridge(LearningSwitch):
-    """A virtual switch whose tunnels end at internal ports of the server's bridge.
-
-    Each tunnel is in an access VLAN of its own, so that several tunnels between two hosts do not form
-    a loop. The server's bridges must exist.
-    """
-
-    def __init__(self, name: str, overlay: Overlay, **params: Any) -> None:
-        self.overlay = overlay
-        super().__init__(name, **params)
-
-    def start(self, controllers: Sequence[object]) -> None:
-        super().start(controllers)
-        vsctl(*self.overlay.transaction(str(self.name)))
-        for command in self.overlay.settings():
-            _run_at_last(*command)
-
-    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 (Mininet's name)
-        for command in self.overlay.removals():
-            with contextlib.suppress(RuntimeError):
-                processes.run(*command)
-        super().stop(deleteIntfs)
 
 
 def _run_at_last(*command: str) -> None:

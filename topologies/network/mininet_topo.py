@@ -14,7 +14,7 @@ from topologies.graph.ports import (
     upstream_interface,
 )
 from topologies.layouts import LAYOUTS, STARTS
-from topologies.network.integration_bridge import IntegrationBridge, overlay_of
+from topologies.network.integration_bridge import overlay_of
 from topologies.network.switches import AUTO, TEAMS, LearningSwitch, ServerBridge, usable_datapath
 
 # The datapath ID of the first switch of each role; the others count on from it.
@@ -75,16 +75,14 @@ class LayoutTopo(Topo):
             switch_class = server_class if role == Role.SERVER_BRIDGE else LearningSwitch
             for dpid, switch in enumerate(layout.nodes(role), start=FIRST_DPID[role]):
                 lag_hash = layout.attributes(switch).get("lag_hash")
-                overlay = overlay_of(layout, prefix, switch, server_class)
                 self.addSwitch(
                     # The bridges of a split server have a digit after its name.
                     checked_interface_name(prefix + switch, spare=1),
-                    cls=IntegrationBridge if overlay else switch_class,
                     dpid=f"{dpid:x}",
                     layout_ports=ports_of(layout, prefix, switch, lags=server_class.lag),
                     datapath=usable,
                     **({"lag_hash": lag_hash} if lag_hash else {}),
-                    **({"overlay": overlay} if overlay else {}),
+                    **{"cls": switch_class, **overlay_of(layout, prefix, switch, server_class)},
                 )
         self._add_links(layout, prefix)
 
