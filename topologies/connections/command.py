@@ -5,18 +5,15 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from topologies.bench import add_results, add_runs, whole_number
 from topologies.network.private_ovs import DATAPATHS
-from topologies.reports.markdown import table, text
+from topologies.reports.markdown import Column, medians_table, text
 
 Record = Mapping[str, Any]
-Of = Callable[[Record], Iterable[float]]
-
 NAME = "connections"
 SIZES = (1_000, 10_000, 30_000, 100_000)
 RATES = (1_000, 10_000)
@@ -48,23 +45,23 @@ The VM opens new connections for {spans[rate_s]:g} s, in addition to 100 cached 
 arrive."""
 
 
-def _lost(*services: str) -> Of:
+def _lost(*services: str) -> Callable[[Record], Iterable[float]]:
     """The lost frames of the failovers with the service in one of these states."""
     return lambda one: [c["probe_lost"] for c in one["failovers"] if c["service"] in services]
 
 
 # The columns of both tables.
-SIZES_COLUMNS: Mapping[str, Of] = {
-    "flows": lambda one: [one["flows"]],
-    "resident, MB": lambda one: [one["switch_rss_bytes"] / 1e6],
-    "failover, frames": _lost("alive", "none"),
-    "service down": _lost("dead"),
-}
-RATES_COLUMNS: Mapping[str, Of] = {
-    "reached": lambda one: [one["reached_per_s"]],
-    "upcalls/s": lambda one: [one["upcalls"] / one["span_s"]],
-    "lost, %": lambda one: [100 * one["lost_ratio"]],
-}
+SIZES_COLUMNS: Sequence[Column] = (
+    ("flows", lambda one: [one["flows"]], 0),
+    ("resident, MB", lambda one: [one["switch_rss_bytes"] / 1e6], 0),
+    ("failover, frames", _lost("alive", "none"), 0),
+    ("service down", _lost("dead"), 0),
+)
+RATES_COLUMNS: Sequence[Column] = (
+    ("reached", lambda one: [one["reached_per_s"]], 0),
+    ("upcalls/s", lambda one: [one["upcalls"] / one["span_s"]], 0),
+    ("lost, %", lambda one: [100 * one["lost_ratio"]], 2),
+)
 
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -202,33 +199,13 @@ def section(report: Record) -> list[str]:
     return [*parts, f"Not completed: {'; '.join(report['failed'])}" if "failed" in report else ""]
 
 
-def _table(rows: Sequence[Record], kind: str, key: str, columns: Mapping[str, Of]) -> str:
+def _table(rows: Sequence[Record], kind: str, key: str, columns: Sequence[Column]) -> str:
     """A line for each value of a key and contender, with medians of all runs."""
-    found: dict[tuple[int, str], list[Record]] = {}
+    contenders = [*dict.fromkeys(row["contender"] for row in rows)]
+    found: dict[tuple[int, int], list[Record]] = {}
     for row in rows:
         for one in row[kind]:
-            found.setdefault((one[key], row["contender"]), []).append(one)
-    contenders = [*dict.fromkeys(row["contender"] for row in rows)]
-    lines = [
-        [
-            f"{value:,}",
-            f"`{name}`",
-            *(_median(of, ones, "%" in head) for head, of in columns.items()),
-        ]
-        for (value, name), ones in sorted(
-            found.items(), key=lambda one: (one[0][0], contenders.index(one[0][1]))
-        )
-    ]
-    return table(
-        ["connections" if kind == "sizes" else "new/s", "contender", *columns], lines, left=2
-    )
-
-
-def _median(of: Of, records: Sequence[Record], is_percentage: bool) -> str:
-    """The median, with the range of different values."""
-    values = [value for one in records for value in of(one)]
-    if not values:
-        return ""
-    digits = 2 if is_percentage else 0
-    median, least, most = (f"{f(values):.{digits}f}" for f in (statistics.median, min, max))
-    return median if least == most else f"{median} ({least} to {most})"
+            found.setdefault((one[key], contenders.index(row["contender"])), []).append(one)
+    lines = {(f"{n:,}", f"`{contenders[place]}`"): found[n, place] for n, place in sorted(found)}
+    heading = "connections" if kind == "sizes" else "new/s"
+    return medians_table([heading, "contender"], lines, columns, left=2)

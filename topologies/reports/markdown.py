@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,39 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> 
     """A table. Its first `left` columns are aligned to the left, the others to the right."""
     alignments = [*["---"] * left, *["---:"] * (len(head) - left)]
     return "\n".join(f"|{'|'.join(row)}|" for row in (head, alignments, *rows))
+
+
+# A column: its heading, the values of a record, and the number of decimals.
+Column = tuple[str, Callable[[Mapping[str, Any]], Iterable[float]], int]
+
+
+def medians_table(
+    head: Sequence[str],
+    rows: Mapping[tuple[str, ...], Sequence[Mapping[str, Any]]],
+    columns: Sequence[Column],
+    left: int,
+) -> str:
+    """A table with a line for the records of each row: its names, and medians with the range of the values.
+
+    Equal values have no range. Columns without values are left out.
+    """
+
+    def cell(values: Sequence[float], digits: int) -> str:
+        if not values:
+            return ""
+        median, least, most = (f"{of(values):.{digits}f}" for of in (statistics.median, min, max))
+        return median if least == most else f"{median} ({least} to {most})"
+
+    found = {
+        heading: [
+            cell([value for one in records for value in values(one)], digits)
+            for records in rows.values()
+        ]
+        for heading, values, digits in columns
+    }
+    shown = {heading: cells for heading, cells in found.items() if any(cells)}
+    lines = [[*names, *cells] for names, *cells in zip(rows, *shown.values(), strict=True)]
+    return table([*head, *shown], lines, left)
 
 
 def text(parts: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ POLL_S, ADAPTIVE_POLL_S = 1.0, 0.1
 FULL, QUICK = Pace(settle_s=15.0, observe_s=30.0), Pace(settle_s=3.0, observe_s=5.0)
 DIGITS = 4
 START_LIMIT_S, EACH_LIMIT_S = 600.0, 6.0
+Report = Mapping[str, Any]
 LOOK_AT = "the service, ovs-vswitchd: ps"
 
 
@@ -101,24 +102,14 @@ def _limit_s(bridges: int) -> float:
     return START_LIMIT_S + bridges * EACH_LIMIT_S
 
 
-def figure(row: Mapping[str, Any], place: str) -> float | None:
-    """A figure of a report row by its path, like `at_rest.cpu_ratio`; None if it was not measured."""
-    found: Any = row
-    for part in place.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return None if found is None else float(found)
-
-
-Report = Mapping[str, Any]
-Column = tuple[str, str, float, int]
-# A column: heading, path of the figure in a row, factor, and number of decimals.
-COLUMNS: tuple[Column, ...] = (
-    ("CPU at rest, %", "at_rest.cpu_ratio", 1e2, 2),
-    ("resident, MB", "rss_bytes", 1e-6, 0),
-    ("poll, ms", "at_rest.poll_s.median", 1e3, 1),
-    ("failover, ms", "failover_s.median", 1e3, 0),
-    ("attach, s", "attach_s.median", 1, 2),
-    ("start, s", "start_s", 1, 1),
+COLUMNS: Sequence[markdown.Column] = (
+    ("CPU at rest, %", lambda row: [1e2 * row["at_rest"]["cpu_ratio"]], 2),
+    ("resident, MB", lambda row: [row["rss_bytes"] / 1e6], 0),
+    ("poll, ms", lambda row: [1e3 * one for one in [row["at_rest"]["poll_s"]["median"]] if one], 1),
+    ("failover, ms", lambda row: [1e3 * row["failover_s"]["median"]], 0),
+    # A service that has all bridges already attaches none.
+    ("attach, s", lambda row: [row["attach_s"]["median"]] if "attach_s" in row else [], 2),
+    ("start, s", lambda row: [row["start_s"]], 1),
 )
 
 TEXT = """\
@@ -134,18 +125,11 @@ second.
 
 def section(report: Report) -> list[str]:
     """The parts of the page."""
-    rows = {str(row["bridges"]): row for row in report["rows"]}
-    rows["1, `adaptive`"] = report["adaptive"]
-    columns = [c for c in COLUMNS if any(figure(row, c[1]) is not None for row in rows.values())]
-    head = ["bridges", *(heading for heading, *_ in columns)]
-    cells = ([name, *_cells(row, columns)] for name, row in rows.items())
+    rows = {(str(row["bridges"]),): [row] for row in report["rows"]}
+    rows[("1, `adaptive`",)] = [report["adaptive"]]
+    table = markdown.medians_table(["bridges"], rows, COLUMNS, left=0)
     text = TEXT.format(
         ports=report["adaptive"]["ports_each"], observe_s=report["pace"]["observe_s"]
     )
     failed = f"Not completed: {report['failed']}" if "failed" in report else ""
-    return ["# scale", text, markdown.table(head, cells, left=0), failed]
-
-
-def _cells(row: Report, columns: Sequence[Column]) -> list[str]:
-    values = [(figure(row, place), factor, digits) for _, place, factor, digits in columns]
-    return ["" if v is None else f"{v * factor:.{digits}f}" for v, factor, digits in values]
+    return ["# scale", text, table, failed]

@@ -16,7 +16,7 @@ import pytest
 from tests import documents
 from tests.unit.topologies import bench_reports as bench
 from topologies.layouts import LAYOUTS
-from topologies.reports import benchmarks, front_page
+from topologies.reports import benchmarks
 from topologies.reports.comparison import PUBLISHED, against_peers, published, repeated
 from topologies.reports.markdown import described, report_name
 from topologies.reports.table import MOST_COLUMNS
@@ -56,7 +56,7 @@ def test_documents_are_short() -> None:
 def test_every_layout_is_measured_and_every_claim_is_made() -> None:
     found = stored()
     assert {f"benchmarks/{name}.md" for name in LAYOUTS} <= found.keys()
-    assert all(claim.setting in found["benchmarks.md"] for claim in front_page.CLAIMS)
+    assert all(claim.setting in found["benchmarks.md"] for claim in benchmarks.CLAIMS)
     images = re.findall(r"!\[[^]]*\]\(\.\./([^)]*)\)", "".join(found.values()))
     assert len(images) >= len(LAYOUTS) and all((DOCS / image).is_file() for image in images)
 
