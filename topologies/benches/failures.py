@@ -15,8 +15,7 @@ from topologies.compare.run import Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.loads.load import Load, Stage
 from topologies.loads.migration_load import MigrationLoad, Migrations
-from topologies.loads.outage_load import OutageLoad
-from topologies.loads.streams import StreamLoad, paced_flows
+from topologies.loads.streams import OutageLoad, StreamLoad, paced_flows
 
 MOST_FAILOVER_MS = 1000.0
 

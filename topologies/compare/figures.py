@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from topologies.compare.run import Observed, Sample, Scenario
-from topologies.graph.layout import Layout, Role
+from topologies.graph.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +112,9 @@ def nothing_more(_layout: Layout, _observed: Observed, _found: Figures) -> Figur
     return {}
 
 
-def capacities_bps(layout: Layout) -> dict[str, int]:
-    """Each uplink's capacity."""
-    return {uplink: layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK)}
-
-
 def intervals(layout: Layout, observed: Observed) -> list[Utilization]:
     """The uplinks' utilization between successive samples."""
-    return utilizations(observed.samples, capacities_bps(layout))
+    return utilizations(observed.samples, layout.capacities_bps)
 
 
 def mean_utilization_of(layout: Layout, observed: Observed) -> dict[str, float]:

@@ -21,9 +21,8 @@ from topologies.graph.ports import own_interface, ports_of, upstream_interface
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.pace import Pace
 from topologies.network import packet_sockets, processes, shaping
-from topologies.network.interface_counters import Counters, interface_counters
 from topologies.network.mininet_topo import LayoutTopo
-from topologies.network.private_network import private_network
+from topologies.network.private_network import Counters, interface_counters, private_network
 from topologies.network.private_ovs import PrivateOvs
 from topologies.network.switches import ServerBridge
 
@@ -186,8 +185,7 @@ def _run(
         name: network[PREFIX + name] for name in layout.nodes(Role.SERVER_BRIDGE)
     }
     capacities_bps = {
-        own_interface(layout, PREFIX, uplink): layout.capacity_bps(uplink)
-        for uplink in layout.nodes(Role.UPLINK)
+        own_interface(layout, PREFIX, uplink): bps for uplink, bps in layout.capacities_bps.items()
     }
     targets = {server.name: layout.path_targets(name) for name, server in servers.items()}
     teams = Teams(ovs, list(servers.values()), capacities_bps, pace, directory, targets)

@@ -123,7 +123,7 @@ def compare(
     if earlier:
         text = f"kept {len(earlier)} of {len(every)} runs, which --anew repeats"
         _tell(f"{scenario.name}: {text}; running the missing {len(every) - len(earlier)}")
-    capacities_bps = figures.capacities_bps(scenario.layout)
+    capacities_bps = scenario.layout.capacities_bps
     shown = {up: capacities_bps[up] for up in scenario.layout.sending_uplinks()}
     observed: dict[str, list[Observed]] = {name: [] for name in names}
     measured: dict[int, dict[str, figures.Figures]] = {}

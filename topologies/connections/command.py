@@ -206,6 +206,6 @@ def _table(rows: Sequence[Record], kind: str, key: str, columns: Sequence[Column
     for row in rows:
         for one in row[kind]:
             found.setdefault((one[key], contenders.index(row["contender"])), []).append(one)
-    lines = {(f"{n:,}", f"`{contenders[place]}`"): found[n, place] for n, place in sorted(found)}
+    lines = [((f"{n:,}", f"`{contenders[place]}`"), found[n, place]) for n, place in sorted(found)]
     heading = "connections" if kind == "sizes" else "new/s"
     return medians_table([heading, "contender"], lines, columns, left=2)

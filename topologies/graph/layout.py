@@ -63,6 +63,11 @@ class Layout:
             min(edge["capacity"] for edge in self.graph.adj[uplink].values() if "capacity" in edge)
         )
 
+    @cached_property
+    def capacities_bps(self) -> dict[str, int]:
+        """Each uplink's speed in one direction."""
+        return {uplink: self.capacity_bps(uplink) for uplink in self.nodes(Role.UPLINK)}
+
     def address(self, node: str) -> str:
         """A node's IP address, without its prefix length."""
         return str(self.attributes(node)["address"]).partition("/")[0]

@@ -55,7 +55,7 @@ class FlowLoad(Load):
         seed = SEED + stage.repetition - 1
         shares = popularity(len(self._vms), seed)
         self.flows = plan_flows(distribution, load_bps, spans, shares, seed)
-        links_bps = [float(layout.capacity_bps(uplink)) for uplink in layout.nodes(Role.UPLINK)]
+        links_bps = [float(bps) for bps in layout.capacities_bps.values()]
         self._places = flow_plan.place(self.flows, links_bps)
         self._link_bps = max(links_bps)
         self._programs = self._programs_of("flows")

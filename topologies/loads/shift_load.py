@@ -14,7 +14,7 @@ from topologies.loads.load import Load, Outcome, Stage, set_links
 from topologies.loads.probing import ROLE, FlowResult, flow_results, schedule
 from topologies.loads.settling import Reading, placed_s, settle_s
 from topologies.loads.traffic import HEADERS_BYTES, LINGER_S
-from topologies.network.interface_counters import interface_counters
+from topologies.network.private_network import interface_counters
 
 PORT = 7100
 PAYLOAD_BYTES = 1400
@@ -84,9 +84,8 @@ class DatagramsLoad(Load):
         received = sum(one.received for one in flows)
         offered = sum(one.sent for one in flows)
         layout = self._stage.layout
-        capacities_bps = {up: layout.capacity_bps(up) for up in layout.nodes(Role.UPLINK)}
         figures = {
-            **self._settling_figures(capacities_bps, flows),
+            **self._settling_figures(layout.capacities_bps, flows),
             "loss_ratio": (offered - received) / max(1, offered),
             "reordered_ratio": sum(one.reordered for one in flows) / max(1, received),
             "duplicated": float(sum(one.duplicated for one in flows)),

@@ -1,4 +1,4 @@
-"""TCP streams between end systems, run by iperf3.
+"""TCP streams between end systems, run by iperf3, also while a switch or a link fails and returns.
 
 The documents' `ntttcp -m 8,* -l 128k -t 15 -wu 5 -cd 5` runs eight streams with buffers of 128 KB.
 It measures 15 s at the receiver, after 5 s of warm-up and before 5 s of cool-down.
@@ -10,12 +10,15 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from topologies.graph.layout import Layout, Role
-from topologies.loads.load import Load, Outcome, Stage
+from topologies.graph.ports import joining_interface, upstream_interface
+from topologies.loads import probing
+from topologies.loads.load import Load, Outcome, Stage, set_links
+from topologies.loads.pace import Pace
 
 FIRST_PORT = 5201
 LISTEN_TIMEOUT_S = 10.0
@@ -27,6 +30,8 @@ INTERVAL_S = 0.5
 # Reports have gaps of a few milliseconds between intervals.
 MIN_COVERED_RATIO = 0.95
 CONNECT_TIMEOUT_MS = 3000
+# Probes begin this much later than flows.
+PROBES_DELAY_S = 1.0
 # iperf3's report of a flow.
 Report = Mapping[str, Any]
 # Computes further figures from all reports and the throughput of the measured part.
@@ -242,3 +247,71 @@ def _listens(table: Path, port: int) -> bool:
     """Whether a socket in the kernel's TCP table listens on the port."""
     rows = (line.split() for line in table.read_text().splitlines()[1:])
     return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
+
+
+class OutageLoad(StreamLoad):
+    """TCP flows and probes in both directions, while links go down and up.
+
+    `failing`: the switch whose links fail, or the only uplink that fails. `pace` has the times.
+    """
+
+    def __init__(self, stage: Stage, flows: Sequence[Flow], failing: str, pace: Pace) -> None:
+        end_s = max(flow.begin_s + flow.duration_s for flow in flows)
+        super().__init__(stage, flows, (1.0, end_s - 1), may_fail=True)
+        self._links = interfaces_of(stage.layout, stage.prefix, failing)
+        self._fails_s, self._returns_s, _ = pace.outage_s
+        self.steady_s = (1.0, self._fails_s)
+        probes = []
+        for flow in flows:
+            probes.append(probing.Flow(flow.sender, flow.receiver, flow.address))
+            back = _address(stage.layout, flow.sender)
+            probes.append(probing.Flow(flow.receiver, flow.sender, back))
+        self._probes = probing.Probes(self._programs_of("probes"), stage.host_pids, probes)
+
+    def start(self) -> None:
+        """Start the flows and the probes, and let the links go down and up."""
+        super().start()
+        self._probes.start(self.start_s + PROBES_DELAY_S, self.start_s + self.load_s)
+        self._run(self._fail)
+
+    def finish(self) -> Outcome:
+        """`failover_ms` and `failback_ms` are the longest gaps of any probe flow."""
+        self._join("links", self._left_s() + probing.END_TIMEOUT_S)
+        outcome = super().finish()
+        results = list(self._probes.finish().values())
+        fails_s, returns_s = self.start_s + self._fails_s, self.start_s + self._returns_s
+        end_s = self.start_s + self.load_s - 1
+        failover_end_s = fails_s + 2 / 3 * (returns_s - fails_s)
+        failover_s = [one.longest_gap_s(fails_s, failover_end_s) for one in results]
+        failback_s = [one.longest_gap_s(returns_s, end_s) for one in results]
+        figures = {
+            **outcome.figures,
+            **probing.figures(results),
+            "failover_ms": max(failover_s) * 1000,
+            "failback_ms": max(failback_s) * 1000,
+        }
+        return replace(outcome, figures=figures)
+
+    def _fail(self) -> None:
+        self._pause_until(self._fails_s)
+        set_links(self._links, "down")
+        self._pause_until(self._returns_s)
+        set_links(self._links, "up")
+
+
+def interfaces_of(layout: Layout, prefix: str, failing: str) -> list[str]:
+    """The upstream ends of an uplink's link, or of all links of a switch."""
+    if layout.attributes(failing)["role"] == Role.UPLINK:
+        return [upstream_interface(layout, prefix, failing)]
+    return [
+        upstream_interface(layout, prefix, node)
+        if layout.attributes(node)["role"] == Role.UPLINK
+        else joining_interface(layout, prefix, failing, node)
+        for node in layout.graph.adj[failing]
+    ]
+
+
+def _address(layout: Layout, vm: str) -> str:
+    """An address of a VM. Its vNIC may carry none of the load that was published."""
+    loaded = layout.addresses_of(vm)
+    return loaded[0] if loaded else layout.address(layout.vnics_of(vm)[0])

@@ -144,8 +144,7 @@ class WebLoad(Load):
         ovs, layout, pids = self._stage.ovs, self._stage.layout, self._stage.host_pids
         processes.set_session_niceness(ovs.pid("ovs-vswitchd"), NICENESS)
         self.start_s = time.monotonic() + READY_S
-        most_bps = max(layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK))
-        total_bps = STEADY_SHARE_OF_UPLINK * most_bps
+        total_bps = STEADY_SHARE_OF_UPLINK * max(layout.capacities_bps.values())
         sessions = plan_sessions(self._weights, total_bps, self._pace.ramp_s, SEED)
         plan = {
             "server_pids": [pids[name] for name in self._servers],

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from topologies.network import processes
@@ -26,15 +25,15 @@ def make_rundir(prefix: str) -> Path:
 
 
 class Daemons:
-    """The daemons that run in one directory. `env` must name it to them."""
+    """The daemons that run in one directory, `rundir`. The environment `env` must name it to them."""
 
-    def __init__(self, rundir: Path, env: Mapping[str, str]) -> None:
-        self._rundir = rundir
-        self._env = env
+    def __init__(self, rundir: Path, env: dict[str, str]) -> None:
+        self.rundir, self.env = rundir, env
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def pid(self, daemon: str) -> int:
-        return int((self._rundir / f"{daemon}.pid").read_text())
+        """The process id of a daemon, `ovs-vswitchd` for example."""
+        return int((self.rundir / f"{daemon}.pid").read_text())
 
     def start(self, daemon: str, *arguments: str, niceness: int = 0) -> None:
         """Start a daemon, or start it again, and wait until it serves.
@@ -45,15 +44,15 @@ class Daemons:
         # In the foreground, as our child: a daemon that detaches would become a zombie that looks
         # alive where process 1 does not reap it.
         self.stop(daemon)
-        log = self._rundir / f"{daemon}.log"
+        log = self.rundir / f"{daemon}.log"
         command = ["nice", "-n", str(niceness), daemon, *arguments]
         command += ["--pidfile", "-vconsole:off", f"--log-file={log}"]
-        process = processes.start(command, self._rundir / f"{daemon}.out", self._env)
+        process = processes.start(command, self.rundir / f"{daemon}.out", self.env)
         self._running[daemon] = process
         # The control socket is the last thing that a daemon opens before it serves.
-        socket = self._rundir / f"{daemon}.{process.pid}.ctl"
+        socket = self.rundir / f"{daemon}.{process.pid}.ctl"
         deadline_s = time.monotonic() + START_TIMEOUT_S
-        while not (socket.exists() and (self._rundir / f"{daemon}.pid").exists()):
+        while not (socket.exists() and (self.rundir / f"{daemon}.pid").exists()):
             if process.poll() is not None or time.monotonic() > deadline_s:
                 tail = log.read_text()[-500:] if log.exists() else "no log was written"
                 raise RuntimeError(f"{daemon} did not start (exit {process.poll()}): {tail}")
@@ -63,7 +62,7 @@ class Daemons:
         """The last lines of each daemon's log, by the log's name."""
         return {
             log.name: "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
-            for log in sorted(self._rundir.glob("*.log"))
+            for log in sorted(self.rundir.glob("*.log"))
         }
 
     def stop(self, daemon: str, signal_number: int = signal.SIGTERM) -> None:

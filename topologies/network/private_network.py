@@ -1,4 +1,4 @@
-"""A private network namespace for this process and everything it starts.
+"""A private network namespace for this process and everything it starts, and the counters of its interfaces.
 
 Names of bridges and interfaces cannot clash with those of the machine or of another bench. However
 the process ends, the kernel removes them when its last member is gone.
@@ -11,6 +11,8 @@ import ctypes
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -60,3 +62,27 @@ def _checked(result: int) -> None:
     if result:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """The counters of an interface."""
+
+    sent_bytes: int
+    received_bytes: int
+    sent_packets: int
+    received_packets: int
+
+
+def interface_counters() -> dict[str, Counters]:
+    """The counters of every interface of this thread's network namespace.
+
+    They come from the kernel, so that they do not depend on a service under test. /sys would show
+    the namespace in which it was mounted; /proc shows the thread's.
+    """
+    found = {}
+    for line in Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]:
+        name, _, fields = line.partition(":")
+        numbers = [int(field) for field in fields.split()]
+        found[name.strip()] = Counters(numbers[8], numbers[0], numbers[9], numbers[1])
+    return found

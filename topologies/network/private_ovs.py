@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 from collections.abc import Iterator, Sequence
 
 from topologies.network import daemons, processes
@@ -22,7 +21,7 @@ DATAPATHS = {"userspace": "netdev", "kernel": "system"}
 NICENESS = -10
 
 
-class PrivateOvs:
+class PrivateOvs(daemons.Daemons):
     """A running ovsdb-server and ovs-vswitchd in a directory of their own.
 
     Use it as a context manager. `rundir` has the sockets and pidfiles. Commands use this instance
@@ -33,19 +32,13 @@ class PrivateOvs:
     """
 
     def __init__(self, prefix: str = "ovs-lbt-", switch_options: Sequence[str] = ()) -> None:
-        self.rundir = daemons.make_rundir(prefix)
+        rundir = daemons.make_rundir(prefix)
         self._switch_options = switch_options
-        directory = str(self.rundir)
+        directory = str(rundir)
         # The settings of an installed `ovs-lbt` may name its database.
         kept = {k for k in os.environ if not k.startswith("OVS_LBT_") or k == "OVS_LBT_FRAMEWORK"}
-        others = {k: os.environ[k] for k in kept}
-        self.env = {
-            **others,
-            "OVS_RUNDIR": directory,
-            "OVS_LOGDIR": directory,
-            "OVS_DBDIR": directory,
-        }
-        self._daemons = daemons.Daemons(self.rundir, self.env)
+        own = dict.fromkeys(("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR"), directory)
+        super().__init__(rundir, {**{k: os.environ[k] for k in kept}, **own})
 
     def __enter__(self) -> PrivateOvs:
         try:
@@ -75,13 +68,9 @@ class PrivateOvs:
         """`ovs-vsctl` on this instance."""
         return self.run("ovs-vsctl", *arguments).strip()
 
-    def pid(self, daemon: str) -> int:
-        """The process id of `ovs-vswitchd` or `ovsdb-server`."""
-        return self._daemons.pid(daemon)
-
     def start_database(self, *options: str) -> None:
         """Start ovsdb-server. `options` may make it listen elsewhere as well."""
-        self._daemons.start(
+        self.start(
             "ovsdb-server",
             str(self.rundir / "conf.db"),
             f"--remote=punix:{self.rundir}/db.sock",
@@ -91,19 +80,14 @@ class PrivateOvs:
 
     def start_switch(self) -> None:
         database = f"unix:{self.rundir}/db.sock"
-        self._daemons.start("ovs-vswitchd", database, *self._switch_options, niceness=NICENESS)
-
-    def stop(self, daemon: str, signal_number: int = signal.SIGTERM) -> None:
-        """Stop a daemon, if it is running, and wait for its end."""
-        self._daemons.stop(daemon, signal_number)
+        self.start("ovs-vswitchd", database, *self._switch_options, niceness=NICENESS)
 
     def close(self) -> None:
         """Remove every bridge, stop both daemons and delete the directory."""
         with contextlib.suppress(Exception):
             deletions = [("--", "del-br", name) for name in self.vsctl("list-br").split()]
             self.vsctl("--timeout=5", *(word for words in deletions for word in words))
-        self.stop("ovs-vswitchd")
-        self.stop("ovsdb-server")
+        super().close()
         shutil.rmtree(self.rundir, ignore_errors=True)
 
     @contextlib.contextmanager

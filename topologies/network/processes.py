@@ -75,20 +75,12 @@ def end(process: subprocess.Popen[bytes], signal_number: int = signal.SIGTERM) -
         process.wait()
 
 
-def set_realtime_priority(pid: int, priority: int) -> bool:
-    """Schedule all threads of a process in real time (SCHED_FIFO) with this priority.
-
-    Returns False if the machine does not permit it.
-    """
+def set_realtime_priority(pid: int, priority: int) -> None:
+    """Schedule all threads of a process in real time (SCHED_FIFO) with this priority, where permitted."""
     for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            # Threads that the process starts later inherit the priority.
+        # A thread may have ended. Threads that the process starts later inherit the priority.
+        with contextlib.suppress(PermissionError, ProcessLookupError):
             os.sched_setscheduler(int(task.name), os.SCHED_FIFO, os.sched_param(priority))
-        except PermissionError:
-            return False
-        except ProcessLookupError:  # the thread has ended
-            continue
-    return True
 
 
 def set_session_niceness(pid: int, niceness: int) -> None:

@@ -36,7 +36,7 @@ Column = tuple[str, Callable[[Mapping[str, Any]], Iterable[float]], int]
 
 def medians_table(
     head: Sequence[str],
-    rows: Mapping[tuple[str, ...], Sequence[Mapping[str, Any]]],
+    rows: Sequence[tuple[Sequence[str], Sequence[Mapping[str, Any]]]],
     columns: Sequence[Column],
     left: int,
 ) -> str:
@@ -53,13 +53,12 @@ def medians_table(
 
     found = {
         heading: [
-            cell([value for one in records for value in values(one)], digits)
-            for records in rows.values()
+            cell([value for one in records for value in values(one)], digits) for _, records in rows
         ]
         for heading, values, digits in columns
     }
     shown = {heading: cells for heading, cells in found.items() if any(cells)}
-    lines = [[*names, *cells] for names, *cells in zip(rows, *shown.values(), strict=True)]
+    lines = [[*names, *cells] for (names, _), *cells in zip(rows, *shown.values(), strict=True)]
     return table([*head, *shown], lines, left)
 
 

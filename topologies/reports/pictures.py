@@ -12,7 +12,6 @@ from topologies.compare.contenders import ORACLE, is_ours
 from topologies.compare.figures import (
     Phase,
     Result,
-    capacities_bps,
     intervals,
     mean_utilization,
     move_times_s,
@@ -80,14 +79,14 @@ def _used(result: Result, observed: Observed) -> dict[str, Points]:
     layout, details = result.scenario.layout, observed.outcome.details
     if isinstance(details, dict) and "readings" in details:
         readings = [Reading(at_s, sent) for at_s, sent in details["readings"]]
-        means = rates(readings, capacities_bps(layout))
+        means = rates(readings, layout.capacities_bps)
     else:
         spans = intervals(layout, observed)
         marks_s = [number * POINT_S for number in range(int(spans[-1].end_s / POINT_S) + 1)]
         means = [(at_s, mean_utilization(spans, at_s, at_s + POINT_S)) for at_s in marks_s]
     return {
         uplink: [(at_s, ratios[uplink]) for at_s, ratios in means if ratios]
-        for uplink in capacities_bps(layout)
+        for uplink in layout.capacities_bps
     }
 
 
@@ -108,7 +107,7 @@ def _outcome(observed: Observed) -> list[str]:
 def slowdowns(result: Result, directory: Path) -> list[Path]:
     """Draw `SCENARIO.png` and `SCENARIO.svg`, with a line for the flows of all runs of a contender."""
     scenario = result.scenario
-    link_bps = max(capacities_bps(scenario.layout).values())
+    link_bps = max(scenario.layout.capacities_bps.values())
     figure, axes = pyplot.subplots(figsize=(10, 5.5), layout="constrained")
     for place, (contender, runs) in enumerate(result.observed.items()):
         found = sorted(

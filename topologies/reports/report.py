@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from topologies.compare.figures import Figures, Phase, Result, capacities_bps
+from topologies.compare.figures import Phase, Result
 from topologies.compare.plan import Expectation, Options
 from topologies.reports.origin import open_vswitch
 
@@ -79,7 +79,7 @@ def _scenario(result: Result) -> dict[str, Any]:
         "name": scenario.name,
         "what": scenario.what,
         "limit_bps": scenario.layout.limit_bps,
-        "uplinks": capacities_bps(scenario.layout),
+        "uplinks": scenario.layout.capacities_bps,
         "published": {name: dict(figures) for name, figures in scenario.published.items()},
         "contenders": _contenders(result),
     }
@@ -89,9 +89,9 @@ def _contenders(result: Result) -> dict[str, Any]:
     medians = result.medians()
     return {
         name: {
-            **_rounded(medians[name]),
+            **rounded(medians[name]),
             "runs": [
-                {**_rounded(one), **({"origin": dict(seen.origin)} if seen.origin else {})}
+                {**rounded(dict(one)), **({"origin": dict(seen.origin)} if seen.origin else {})}
                 for one, seen in zip(repetitions, result.observed[name], strict=True)
             ],
         }
@@ -100,18 +100,12 @@ def _contenders(result: Result) -> dict[str, Any]:
 
 
 def rounded(value: Any, digits: int = SIGNIFICANT_DIGITS) -> Any:
-    """Round all floats of a value to these significant digits."""
+    """Round all floats of a value to these significant digits. Whole counts become integers."""
     if isinstance(value, dict):
-        return {name: rounded(one, digits) for name, one in value.items()}
+        return {
+            name: int(one) if name in WHOLE and one == int(one) else rounded(one, digits)
+            for name, one in value.items()
+        }
     if isinstance(value, list):
         return [rounded(one, digits) for one in value]
     return float(f"{value:.{digits}g}") if isinstance(value, float) else value
-
-
-def _rounded(found: Figures) -> Figures:
-    return {
-        name: int(value)
-        if name in WHOLE and value == int(value)
-        else float(f"{value:.{SIGNIFICANT_DIGITS}g}")
-        for name, value in found.items()
-    }

@@ -125,8 +125,8 @@ second.
 
 def section(report: Report) -> list[str]:
     """The parts of the page."""
-    rows = {(str(row["bridges"]),): [row] for row in report["rows"]}
-    rows[("1, `adaptive`",)] = [report["adaptive"]]
+    rows = [([str(row["bridges"])], [row]) for row in report["rows"]]
+    rows.append((["1, `adaptive`"], [report["adaptive"]]))
     table = markdown.medians_table(["bridges"], rows, COLUMNS, left=0)
     text = TEXT.format(
         ports=report["adaptive"]["ports_each"], observe_s=report["pace"]["observe_s"]
