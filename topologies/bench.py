@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from topologies.layouts import LAYOUTS
 
 if TYPE_CHECKING:
-    from topologies.compare.plan import Plan
+    from topologies.compare.figures import Result
+    from topologies.compare.plan import Options, Plan
 
 # In the order in which `--all` runs them.
 LAYOUT_NAMES = tuple(LAYOUTS)
@@ -313,7 +314,7 @@ def _run_bench(name: str, plan: Plan, options: argparse.Namespace, command: Sequ
     made = report.build(report.environment(how), results, plan.phases(how, results[0]), checked)
     path, summary = directory / "report.json", directory / "report.md"
     path.write_text(json.dumps(made, indent=2) + "\n")
-    pictures = try_to_draw(lambda: plan.draw(how, results, directory))
+    pictures = [*_draw(plan, how, results, directory)]
     read = json.loads(path.read_text())
     names = [one.name for one in pictures if one.suffix == ".png"]
     summary.write_text(benchmarks.of_bench(read, comparison.published(read), names))
@@ -332,16 +333,21 @@ def _repetitions(options: argparse.Namespace, plan: Plan) -> int:
     return 1 if options.pace == "quick" else plan.campaign_runs
 
 
-def try_to_draw(draw: Callable[[], list[Path]]) -> list[Path]:
-    """Draw pictures. Without matplotlib, print a hint and draw none."""
+def _draw(plan: Plan, how: Options, results: Sequence[Result], directory: Path) -> Iterator[Path]:
+    """Draw pictures, and yield the files. Without matplotlib, print a hint and draw none."""
     try:
-        return draw()
+        from topologies.reports import pictures
     except ImportError as missing:
         print(
             f"ovs-lbt bench: no pictures were drawn: {missing}; run: apt install python3-matplotlib",
             file=sys.stderr,
         )
-        return []
+        return
+    for result in results:
+        if names := plan.drawn.get(result.scenario.name):
+            yield from pictures.over_time(result, directory, *names, plan.phases(how, result))
+        if plan.draws_slowdowns:
+            yield from pictures.slowdowns(result, directory)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from topologies import layouts
 from topologies.compare.contenders import MANUAL, ORACLE, USUAL
@@ -108,13 +107,6 @@ def _of_web_users(options: Options, results: Sequence[Result]) -> Iterator[Expec
             yield Expectation(what, f"{fewest:.0f}", fewest >= least)
 
 
-def _draw_web_users(options: Options, results: Sequence[Result], directory: Path) -> list[Path]:
-    from topologies.reports import pictures  # needs matplotlib, which is optional
-
-    found = phases(options, results[0])
-    return pictures.over_time(results[0], directory, "uplinks", "start of the load", found)
-
-
 VMWARE_LBT = Plan(
     _web_users,
     [
@@ -139,7 +131,10 @@ VMWARE_LBT = Plan(
     ],
     lambda options, results: [*_of_web_users(options, results)],
     phases=phases,
-    draw=_draw_web_users,
+    drawn={
+        WEB_USERS: ("uplinks", "start of the load"),
+        UNEQUAL: ("uplinks-unequal", "start of the load"),
+    },
     campaign_runs=5,
 )
 
@@ -263,18 +258,6 @@ def _uplink_failure(name: str, speeds_mbps: tuple[int, int, int], options: Optio
     )
 
 
-def _draw_shift(_options: Options, results: Sequence[Result], directory: Path) -> list[Path]:
-    from topologies.reports import pictures  # needs matplotlib, which is optional
-
-    drawn = {JUMP: ("shift", "load jump"), FAILURE: ("failure", "failure")}
-    return [
-        path
-        for result in results
-        if result.scenario.name in drawn
-        for path in pictures.over_time(result, directory, *drawn[result.scenario.name])
-    ]
-
-
 JUMP_RULES = functools.partial(Rule, who=(OURS,), where=(JUMP,))
 FASTEST_BOND = ("balance-slb/1s",)
 RESTORED_RULES = functools.partial(
@@ -293,7 +276,7 @@ SHIFT = Plan(
         RESTORED_RULES("nothing lost and placed by capacity within 5.0 s", most=5.0),
         RESTORED_RULES("sooner", than=EACH_PEER),
     ],
-    draw=_draw_shift,
+    drawn={JUMP: ("shift", "load jump"), FAILURE: ("failure", "failure")},
     real_time=True,
     campaign_runs=5,
 )
@@ -335,12 +318,6 @@ def _flows(options: Options) -> Iterator[Scenario]:
         )
 
 
-def _draw_flows(_options: Options, results: Sequence[Result], directory: Path) -> list[Path]:
-    from topologies.reports import pictures  # needs matplotlib, which is optional
-
-    return [path for result in results for path in pictures.slowdowns(result, directory)]
-
-
 FLOWS = Plan(
     lambda options: [*_flows(options)],
     [
@@ -358,6 +335,6 @@ FLOWS = Plan(
             or_equal=True,
         ),
     ],
-    draw=_draw_flows,
+    draws_slowdowns=True,
     real_time=True,
 )

@@ -174,15 +174,10 @@ def figures(layout: Layout, observed: Observed) -> Figures:
 
 def with_cpu_ratio(runs: Mapping[str, Figures], baseline: str) -> dict[str, Figures]:
     """Add each contender's CPU time per bit relative to the baseline's, if both have one."""
-    base = runs.get(baseline, {}).get("cpu_s_per_gbit")
-    if not base:
-        return dict(runs)
-    return {
-        name: {**found, "cpu_ratio": found["cpu_s_per_gbit"] / base}
-        if "cpu_s_per_gbit" in found
-        else found
-        for name, found in runs.items()
-    }
+    used = {name: one["cpu_s_per_gbit"] for name, one in runs.items() if "cpu_s_per_gbit" in one}
+    base = used.get(baseline)
+    ratios = {name: {"cpu_ratio": one / base} for name, one in used.items()} if base else {}
+    return {name: {**found, **ratios.get(name, {})} for name, found in runs.items()}
 
 
 def medians(runs: Sequence[Figures]) -> Figures:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from topologies.compare.contenders import BONDS, is_ours
 from topologies.compare.figures import Figures, PerRun, Phase, Result, nothing_more
@@ -132,7 +131,8 @@ class Plan:
         per_run: further figures of each run.
         derived: figures that need several runs, by scenario and contender.
         phases: the phases of the main scenario.
-        draw: draws pictures of the results into a directory, and returns the files.
+        drawn: by scenario, the name of the picture of its uplinks over time, and the event at its time 0.
+        draws_slowdowns: whether the slowdowns of each scenario's flows are drawn.
         real_time: whether every pace has the documented window and intervals, because the bench
             compares times.
         campaign_runs: how often the published campaign runs every contender.
@@ -144,7 +144,8 @@ class Plan:
     per_run: PerRun = nothing_more
     derived: Callable[[Sequence[Result]], Mapping[str, Mapping[str, Figures]]] = lambda _: {}
     phases: Callable[[Options, Result], Sequence[Phase]] = lambda *_: ()
-    draw: Callable[[Options, Sequence[Result], Path], list[Path]] = lambda *_: []
+    drawn: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    draws_slowdowns: bool = False
     real_time: bool = False
     campaign_runs: int = 3
 

@@ -123,13 +123,6 @@ class Observed:
 Progress = Callable[[Sample, float], None]
 
 
-class _Topo(LayoutTopo):
-    """A layout with the servers' bridges in a contender's form."""
-
-    def build(self, layout: Layout, contender: Contender, datapath: str) -> None:
-        self.build_from(layout, PREFIX, contender.server_class, datapath)
-
-
 def run(
     scenario: Scenario, contender: Contender, pace: Pace, progress: Progress, repetition: int = 1
 ) -> Observed:
@@ -173,7 +166,8 @@ def _run(
     with step(
         "build the network", BUILD_LIMIT_S, "whether mnexec works: mnexec -n true; mn --test none"
     ):
-        topo = _Topo(layout, contender, scenario.datapath)
+        topo = LayoutTopo()
+        topo.build_from(layout, PREFIX, contender.server_class, scenario.datapath)
         network = Mininet(topo, controller=None, build=False)
         resources.callback(_stop, network)
         network.build()

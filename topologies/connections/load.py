@@ -161,7 +161,7 @@ class ManyConnections(Load):
         if self._ours:
             self._ours.begin(plan.frames_per_s * FRAME_BYTES * 8)
             problem = f"{self._ours.name} did not split the port in {SPLIT_TIMEOUT_S:g} s"
-            self._await(self._ours.is_ready, SPLIT_TIMEOUT_S, problem, 0.2)
+            self._await(self._ours.is_ready, SPLIT_TIMEOUT_S, lambda: problem, 0.2)
         other_config = ovs.vsctl("get", "Open_vSwitch", ".", "other_config")
         self._found = {"other_config": other_config, "sizes": [], "rates": []}
         for before, size in zip([FEW, *plan.sizes], plan.sizes, strict=False):
@@ -226,7 +226,7 @@ class ManyConnections(Load):
         with ours.dead() if ours else contextlib.nullcontext():
             found = self._cut()
         problem = f"the uplinks did not return in {RETURN_TIMEOUT_S:g} s"
-        self._await(self._are_uplinks_up, RETURN_TIMEOUT_S, problem)
+        self._await(self._are_uplinks_up, RETURN_TIMEOUT_S, lambda: problem)
         self._pause(self._plan.spans.returned_s)
         return found
 
@@ -255,7 +255,8 @@ class ManyConnections(Load):
         self._await(
             lambda: PROBE_PORT in udp_drops(table.read_text()),
             PROBE_SEEN_TIMEOUT_S,
-            *(f"{self._probed} does not listen on UDP port {PROBE_PORT}", 0.01),
+            lambda: f"{self._probed} does not listen on UDP port {PROBE_PORT}",
+            0.01,
         )
         self._pause(PROBED_BEFORE_S)
 
@@ -278,7 +279,10 @@ class ManyConnections(Load):
         self._await(
             lambda: self._sender.next >= end,
             OPEN_TIMEOUT_S + 10 * (end - first) / per_s,
-            *(f"the sender did not open {end - first} connections in time", 0.01),
+            lambda: (
+                f"the sender opened only {self._sender.next - first} of {end - first} connections in time"
+            ),
+            0.01,
         )
         return (end - first) / (time.monotonic() - begin_s)
 

@@ -35,24 +35,17 @@ LAG_HASHES = {"mac": "balance-slb", "flow": "balance-tcp"}
 
 # The ranges of the layouts' parameters. 0 means "none" where it is allowed.
 RANGES = {
+    **dict.fromkeys(("uplinks", "fast_uplinks", "slow_uplinks", "odd_uplink"), (1, 8)),
+    **dict.fromkeys(("uplink_mbps", "slow_mbps", "trunk_mbps"), (1, 10_000)),
+    **dict.fromkeys(
+        ("vlan", "vm_vlan", "management_vlan", "migration_vlan", "odd_vlan"), (0, 4094)
+    ),
     "clients": (1, 99),
     "endpoints": (1, 4),
-    "fast_uplinks": (1, 8),
-    "management_vlan": (0, 4094),
-    "migration_vlan": (0, 4094),
     "mtu": (576, 9216),
     "odd_mtu": (0, 9216),
-    "odd_uplink": (1, 8),
-    "odd_vlan": (0, 4094),
-    "slow_mbps": (1, 10_000),
-    "slow_uplinks": (1, 8),
     "switches": (2, 8),
-    "trunk_mbps": (1, 10_000),
-    "uplink_mbps": (1, 10_000),
-    "uplinks": (1, 8),
     "virtual_switches": (0, 2),
-    "vlan": (0, 4094),
-    "vm_vlan": (0, 4094),
     "vms": (1, 200),
     "vnics_per_vm": (1, 9),
 }

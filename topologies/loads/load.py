@@ -173,16 +173,21 @@ class Load(ABC):
             raise RuntimeError("the load was closed before its end")
 
     def _await(
-        self, holds: Callable[[], bool], timeout_s: float, problem: str, interval_s: float = 0.1
+        self,
+        holds: Callable[[], bool],
+        timeout_s: float,
+        problem: Callable[[], str],
+        interval_s: float = 0.1,
     ) -> None:
-        """Wait until a condition holds. Raises as `_pause`, and:
+        """Wait until a condition holds.
 
-        RuntimeError: it did not in time; the message is `problem`.
+        Raises:
+            RuntimeError: the load was closed, or the condition did not hold in time, with `problem` as message.
         """
         deadline_s = time.monotonic() + timeout_s
         while not holds():
             if time.monotonic() > deadline_s:
-                raise RuntimeError(problem)
+                raise RuntimeError(problem())
             self._pause(interval_s)
 
     def _pause_until(self, at_s: float) -> None:

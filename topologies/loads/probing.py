@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -131,15 +131,9 @@ class Probes:
             RuntimeError: a probe failed; the message has the end of its log.
         """
         left_s = max(0.0, self.end_s - time.monotonic())
-        found = flow_results(self._programs.results(ROLE, left_s + END_TIMEOUT_S))
-        return {
-            flow: replace(
-                one,
-                start_s=self.start_s,
-                end_s=self.start_s + max(0, one.sent - 1) * self._interval_s,
-            )
-            for flow, one in zip(self._flows, found, strict=True)
-        }
+        results = self._programs.results(ROLE, left_s + END_TIMEOUT_S)
+        found = flow_results(results, self.start_s, self._interval_s)
+        return dict(zip(self._flows, found, strict=True))
 
 
 def schedule(
@@ -164,13 +158,18 @@ def schedule(
     }
 
 
-def flow_results(results: Mapping[str, Any]) -> list[FlowResult]:
-    """The result of each flow from the change of its rate on; its datagrams are renumbered from 0."""
+def flow_results(
+    results: Mapping[str, Any], start_s: float = 0.0, interval_s: float = 0.0
+) -> list[FlowResult]:
+    """The result of each flow from the change of its rate on; its datagrams are renumbered from 0.
+
+    A flow without such a change has begun at `start_s`, and has sent a datagram in each interval.
+    """
     return [
         FlowResult(
             sent=one["sent"] - one["first"],
-            start_s=0.0,
-            end_s=0.0,
+            start_s=start_s,
+            end_s=start_s + max(0, one["sent"] - one["first"] - 1) * interval_s,
             arrivals=[
                 (number - one["first"], at_s)
                 for number, at_s in zip(one["numbers"], one["times_s"], strict=True)

@@ -239,7 +239,9 @@ class StreamLoad(Load):
         net = Path(f"/proc/{self._stage.host_pids[receiver]}/net")
         self._await(
             lambda: any(_listens(net / table, port) for table in ("tcp", "tcp6")),
-            *(LISTEN_TIMEOUT_S, f"iperf3 on {receiver} does not listen on port {port}", 0.02),
+            LISTEN_TIMEOUT_S,
+            lambda: f"iperf3 on {receiver} does not listen on port {port}",
+            0.02,
         )
 
 

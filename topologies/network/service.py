@@ -145,7 +145,10 @@ class Service:
     def _wait(self, condition: Callable[[], bool], event: str) -> None:
         assert self._process is not None
         deadline_s = time.monotonic() + START_TIMEOUT_S
-        while not self._holds(condition):
+        while True:
+            with contextlib.suppress(OSError):  # not listening yet
+                if condition():
+                    return
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 state = "ended" if self._process.poll() is not None else "timed out"
                 raise RuntimeError(f"ovs-lbt run {state} before {event}; {self._log_end()}")
@@ -153,10 +156,3 @@ class Service:
 
     def _log_end(self) -> str:
         return f"end of its log: {self._log.read_text(errors='replace')[-1000:]}"
-
-    @staticmethod
-    def _holds(condition: Callable[[], bool]) -> bool:
-        try:
-            return condition()
-        except OSError:  # not listening yet
-            return False

@@ -5,7 +5,7 @@
 `docs/results/NAME.json` is the report of the bench NAME, and `NAME_faithful.json` or `NAME_receive.json`
 that with other settings. Each of them becomes the page `docs/benchmarks/NAME.md`.
 `docs/results/notes.md` explains figures in hand-written prose, with a section `## NAME` for each
-page that needs it.
+page that needs it. Its section `## benchmarks` is the end of `docs/benchmarks.md`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from topologies.connections.command import section as connections_section
 from topologies.layouts import LAYOUTS
 from topologies.reports import comparison, markdown, stored
 from topologies.reports import origin as page_origin
-from topologies.reports.comparison import MOST_DEVIATION_RATIO, Pair
-from topologies.reports.known_figures import BEFORE_UNIT, figure, percent
+from topologies.reports.comparison import Pair
+from topologies.reports.known_figures import BEFORE_UNIT, figure
 from topologies.reports.markdown import (
     VARIANTS,
     bullets,
@@ -41,7 +41,7 @@ from topologies.seeds.plan import pooled
 from topologies.seeds.plan import section as seeds_section
 
 Report = Mapping[str, Any]
-NOTES = "notes.md"
+NOTES, FRONT_PAGE = "notes.md", "benchmarks"
 # The commits that were rebased after they were measured.
 REBASED = "commits.txt"
 # Reports that do not belong to a single layout: what they are about, and the parts of their pages.
@@ -62,29 +62,6 @@ METHOD = """\
 > and shares of the link speed. These follow from counters, intervals and hashes, and not from rates.
 > **What does not carry over:** rates, CPU time, and the duration of a failover, which depends on the datapath and the
 > network card. A loss during a jump also depends on the queues."""
-
-READING = f"""\
-## How to read the tables
-
-- Figures are medians of n runs. Ranges are those of the runs. An empty cell was not measured.
-- A peer is an Open vSwitch bond or manual placement (`manual`). `balance-slb` rebalances every 10 s, and
-  `balance-slb/1s` every second. `/lacp` is a policy on a LAG. `oracle` knows all flows in advance.
-- The limit is the maximum flow through the layout.
-- CV is the coefficient of variation, the standard deviation over the mean. 0 is even.
-- CPU time per bit includes Open vSwitch and the service, relative to `manual`.
-- The published figure follows after a slash. It matches a figure within {percent(MOST_DEVIATION_RATIO)} of it.
-- Tables have the columns in which contenders differ most. Each page links the file with all figures.
-
-Pages name the commits of the runs. `git log COMMIT.. -- policies controller/dataplane` shows later changes.
-[commits.txt](results/commits.txt) maps commits that were rebased.
-"""
-
-REPEATING = """\
-## Repeat the benchmarks
-
-`ovs-lbt bench NAME --repeat campaign` repeats a layout's benchmark and writes `report.md`, which lists the figures that
-differ from the published runs. `make bench` repeats all of them. [CONTRIBUTING](../CONTRIBUTING.md#run-benchmarks)
-has the options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +136,8 @@ def pages(directory: Path) -> dict[str, str]:
         key=lambda one: (order.index(one["layout"]), report_name(one)),
     )
     others = {name: reports[name] for name in OTHERS if name in reports}
-    found["benchmarks.md"] = _text([GENERATED, *_front_page(layouts, others)])
+    front_page = [*_front_page(layouts, others), notes.get(FRONT_PAGE, "")]
+    found["benchmarks.md"] = _text([GENERATED, *front_page])
     return found
 
 
@@ -297,7 +275,7 @@ def _front_page(layouts: Sequence[Report], others: Mapping[str, Report]) -> list
     if phases := phases_table(known.get(VMWARE, {})):
         about = "`load-based` repeats the four phases of VMware's published benchmark (n = 1):"
         found += [f"{about} [{VMWARE}](benchmarks/{VMWARE}.md).", phases]
-    found += [_where_a_peer_is_better(layouts), _list_of_pages(layouts, others), READING, REPEATING]
+    found += [_where_a_peer_is_better(layouts), _list_of_pages(layouts, others)]
     return found
 
 

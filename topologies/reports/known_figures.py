@@ -173,11 +173,6 @@ def figure(name: str) -> Figure:
     return Figure(name, label, decimals=2)
 
 
-def percent(ratio: float) -> str:
-    """Format a ratio as a whole percentage."""
-    return f"{ratio * 100:.0f}{BEFORE_UNIT}%"
-
-
 def figures(names: Iterable[str]) -> list[Figure]:
     """Distinct figures by name, in the order of the tables' columns."""
     distinct = sorted(set(names))
