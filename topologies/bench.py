@@ -285,7 +285,8 @@ def _run_bench(name: str, plan: Plan, options: argparse.Namespace, command: Sequ
     directory.mkdir(parents=True, exist_ok=True)
     settings = {"pace": asdict(pace_), "direction": str(how.direction)}
     kept = running.Kept(directory, settings, anew=options.anew)
-    runs = _repetitions(options, plan)
+    campaign_runs = 1 if options.pace == "quick" else plan.campaign_runs
+    runs = campaign_runs if options.repeat == CAMPAIGN else int(options.repeat)
     results = []
     for scenario in plan.scenarios(how):
         if options.scenario and options.scenario not in scenario.name:
@@ -324,13 +325,6 @@ def _run_bench(name: str, plan: Plan, options: argparse.Namespace, command: Sequ
     print()
     print(path, summary, *pictures, sep="\n")
     return 0 if all(one.met for one in checked) else 1
-
-
-def _repetitions(options: argparse.Namespace, plan: Plan) -> int:
-    """How often each contender runs."""
-    if options.repeat != CAMPAIGN:
-        return int(options.repeat)
-    return 1 if options.pace == "quick" else plan.campaign_runs
 
 
 def _draw(plan: Plan, how: Options, results: Sequence[Result], directory: Path) -> Iterator[Path]:

@@ -244,7 +244,10 @@ class Ours(Contender):
         self._checked_at = time.time()
         if self._path_check:
             for server in teams.servers:
-                self._check_paths(server.name, teams.path_targets.get(server.name, ()))
+                words = ["external_ids:ovs-lbt-path-check=on"]
+                if targets := ",".join(teams.path_targets.get(server.name, ())):
+                    words.append(f'external_ids:ovs-lbt-path-check-targets="{targets}"')
+                teams.ovs.vsctl("set", "bridge", server.name, *words)
             time.sleep(PATHS_JUDGED_S)
 
     def set_capacities(self, capacities_mbps: Mapping[str, int]) -> None:
@@ -253,12 +256,6 @@ class Ours(Contender):
             self._ovs.vsctl(
                 "set", "interface", uplink, f"external_ids:ovs-lbt-capacity-mbps={mbps}"
             )
-
-    def _check_paths(self, bridge: str, targets: Sequence[str]) -> None:
-        words = ["external_ids:ovs-lbt-path-check=on"]
-        if targets:
-            words.append(f'external_ids:ovs-lbt-path-check-targets="{",".join(targets)}"')
-        self._ovs.vsctl("set", "bridge", bridge, *words)
 
     def observe(self) -> Observation:
         """The present bindings, read for a while after the history has grown, and otherwise at intervals.

@@ -38,8 +38,11 @@ def step(what: str, limit_s: float, look_at: str) -> Iterator[None]:
     raised: list[Overdue] = []
 
     def on_alarm(_number: int, frame: FrameType | None) -> None:
-        elapsed_s = time.monotonic() - begin_s
-        raised.append(Overdue(_description(what, elapsed_s, limit_s, frame, look_at)))
+        found = (
+            f"{what}: not done after {time.monotonic() - begin_s:.1f} s, over the limit of {limit_s:g} s;"
+            f" waiting {_place(frame)}; {_children()}; check: {look_at}"
+        )
+        raised.append(Overdue(found))
         raise raised[-1]
 
     before = signal.signal(signal.SIGALRM, on_alarm)
@@ -58,15 +61,6 @@ def step(what: str, limit_s: float, look_at: str) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def _description(
-    what: str, elapsed_s: float, limit_s: float, frame: FrameType | None, look_at: str
-) -> str:
-    return (
-        f"{what}: not done after {elapsed_s:.1f} s, over the limit of {limit_s:g} s;"
-        f" waiting {_place(frame)}; {_children()}; check: {look_at}"
-    )
 
 
 def _place(frame: FrameType | None) -> str:

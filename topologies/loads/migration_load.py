@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from topologies.graph.layout import Layout, Role
+from topologies.graph.layout import Role
 from topologies.graph.ports import own_interface
 from topologies.loads import probing
 from topologies.loads.load import Load, Outcome, Stage
@@ -258,7 +258,11 @@ class MigrationLoad(Load):
         self._bridges = dict(zip(source, destination, strict=True))
         # The end of the migrations sets the duration.
         self.load_s = MAX_LOAD_S
-        flows = [flow for vm in self._vms for flow in _both_directions(layout, vm)]
+        client = layout.nodes(Role.CLIENT)[0]
+        flows = []
+        for vm in self._vms:
+            flows.append(Flow(client, vm, layout.address(layout.vnics_of(vm)[0])))
+            flows.append(Flow(vm, client, layout.address(client)))
         self._probes = Probes(self._programs_of("probes"), stage.host_pids, flows)
         self._programs = self._programs_of("memory")
         self._ports: dict[str, VmPort] = {}
@@ -373,11 +377,3 @@ def blackouts_s(
         "to": max(gap_s for flow, gap_s in gaps_s.items() if flow.receiver == vm),
         "from": max(gap_s for flow, gap_s in gaps_s.items() if flow.sender == vm),
     }
-
-
-def _both_directions(layout: Layout, vm: str) -> tuple[Flow, Flow]:
-    client = layout.nodes(Role.CLIENT)[0]
-    return (
-        Flow(client, vm, layout.address(layout.vnics_of(vm)[0])),
-        Flow(vm, client, layout.address(client)),
-    )

@@ -45,8 +45,9 @@ class PrivateOvs(daemons.Daemons):
             # The schema must belong to the tools in use.
             self.run("ovsdb-tool", "create", str(self.rundir / "conf.db"))
             self.start_database()
-            version = f"ovs-version={self._version()}"
-            self.run("ovs-vsctl", "--no-wait", "init", "--", "set", "Open_vSwitch", ".", version)
+            version = self.run("ovs-vswitchd", "--version").split("\n", 1)[0].rpartition(" ")[2]
+            setting = ("set", "Open_vSwitch", ".", f"ovs-version={version}")
+            self.run("ovs-vsctl", "--no-wait", "init", "--", *setting)
             self.start_switch()
         except BaseException:
             self.close()
@@ -100,7 +101,3 @@ class PrivateOvs(daemons.Daemons):
         finally:
             os.environ.clear()
             os.environ.update(before)
-
-    def _version(self) -> str:
-        """The version of this Open vSwitch."""
-        return self.run("ovs-vswitchd", "--version").split("\n", 1)[0].rpartition(" ")[2]
