@@ -88,6 +88,7 @@ class PrivateOvs(daemons.Daemons):
         with contextlib.suppress(Exception):
             deletions = [("--", "del-br", name) for name in self.vsctl("list-br").split()]
             self.vsctl("--timeout=5", *(word for words in deletions for word in words))
+        self.stop("ovs-vswitchd")
         super().close()
         shutil.rmtree(self.rundir, ignore_errors=True)
 
