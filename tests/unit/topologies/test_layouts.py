@@ -89,6 +89,8 @@ def test_names_and_numbers_are_valid_and_unique(name: str) -> None:
     dpids = [topo.nodeInfo(switch)["dpid"] for switch in topo.switches()]
     assert len(set(dpids)) == len(dpids)
     for switch in topo.switches():
+        endpoints = [tunnel.ofport for tunnel in topo.nodeInfo(switch).get("tunnels", ())]
+        assert len(set(endpoints)) == len(endpoints), "a port number of endpoints is used twice"
         ends = {
             one[f"intfName{end}"] for one in links for end in (1, 2) if one[f"node{end}"] == switch
         }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies.loads.probing import Flow, FlowResult, Probes
+from topologies.loads.probing import Flow, FlowResult, Probes, flow_results
 from topologies.loads.programs import Programs
 
 INTERVAL_S = 0.01
@@ -53,6 +53,15 @@ def test_gaps_are_also_before_the_first_and_after_the_last_arrival() -> None:
     assert result.longest_gap_s(0.5, 0.6) == pytest.approx(0.7)
     assert result.longest_gap_s(0.95, 1.2) == pytest.approx(0.4)
     assert result.longest_gap_s(0.05, 0.15) == pytest.approx(0.1)
+
+
+def test_datagrams_before_the_rate_changes_do_not_count() -> None:
+    counted = {"first": 3, "sent": 8, "max_delay_s": 0.01}
+    one = {**counted, "numbers": [1, 2, 3, 5, 7], "times_s": [0.1, 0.2, 0.3, 0.5, 0.7]}
+    (found,) = flow_results({"flows": [one]}, 5.0, 0.1)
+    assert (found.sent, found.lost) == (5, 2)
+    assert found.arrivals == [(0, 0.3), (2, 0.5), (4, 0.7)]
+    assert (found.start_s, found.end_s) == (5.0, pytest.approx(5.4))
 
 
 @pytest.mark.system
