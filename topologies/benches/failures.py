@@ -208,18 +208,15 @@ def _migration(
     contenders: Sequence[str],
     *,
     layout: Layout | None = None,
-    at_once: int = 8,
-    connections: int = 1,
-    networks: int = 1,
     published: Mapping[str, Figures],
+    **settings: int,
 ) -> Scenario:
+    """Migrations with these settings, such that copying all memory once takes a share of the measured time."""
     layout = layout or layouts.live_migration()
     vms = len(layout.nodes(Role.VM))
     copied_s = MEMORY_RATIO * options.pace.streams_s[1]
     migrations = Migrations(
-        at_once=at_once,
-        connections=connections,
-        networks=networks,
+        **settings,
         memory_bytes=int(layout.limit_bps / 8 * copied_s / vms),
         dirty_bps=DIRTY_RATIO * layout.limit_bps / vms,
     )

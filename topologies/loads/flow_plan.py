@@ -53,11 +53,6 @@ class SizeDistribution:
     source: str
     points: Sequence[tuple[float, float]]
 
-    @property
-    def mean_bytes(self) -> float:
-        """The mean size."""
-        return self.mean_between_bytes(0.0, 1.0)
-
     def mean_between_bytes(self, low: float, high: float) -> float:
         """The mean size of the flows between two cumulative probabilities, of which `low` is lower."""
         total = 0.0

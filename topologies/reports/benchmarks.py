@@ -123,7 +123,9 @@ def pages(directory: Path) -> dict[str, str]:
     here = page_origin.rebased(texts[REBASED].read_text()) if REBASED in texts else {}
     found = {}
     for name, report in reports.items():
-        source = _source(name, page_origin.commits(report, here))
+        raw = f"[`results/{name}.json`](../results/{name}.json)"
+        commits = page_origin.commits(report, here)
+        source = f"All figures: {raw}, and the `report.md` of a run. Commits: {commits}."
         if name in OTHERS:
             parts = OTHERS[name][1](report)
         else:
@@ -211,12 +213,6 @@ def _text(parts: Sequence[str]) -> str:
     )  # an ordinary space, so that the text can be searched
 
 
-def _source(name: str, commits: str) -> str:
-    """Where the raw figures of a page are, and the commits of their runs."""
-    raw = f"[`results/{name}.json`](../results/{name}.json)"
-    return f"All figures: {raw}, and the `report.md` of a run. Commits: {commits}."
-
-
 def _layout(report: Mapping[str, Any]) -> list[str]:
     name = report["layout"]
     parts = [f"# {report_name(report)}"]
@@ -249,14 +245,18 @@ def _measured(report: Mapping[str, Any], most: int | None = None) -> list[str]:
     met = comparison.met(report, "expectations are met")
     parts.append(_list("Expectations", missed, met))
     parts.append(published if matches else "")
-    behind = [_beats(one) for one in comparison.against_peers(report) if one.other_is_better]
+    behind = [
+        f"{plain(one.scenario)}: {_beats(one)}{'' if one.has_ranges else ' (without a range)'}"
+        for one in comparison.against_peers(report)
+        if one.other_is_better
+    ]
     return [*parts, _list("Where a peer is better", behind)]
 
 
 def _beats(one: Pair) -> str:
-    no_range = "" if one.has_ranges else " (without a range)"
-    peer, ours = (side.text(one.figure, with_count=False) for side in (one.other, one.here))
-    return f"{plain(one.scenario)}: {one.figure.label}: {peer}, {ours}{no_range}"
+    """A figure in which a peer is better, with the peer's side and ours."""
+    sides = (side.text(one.figure, with_count=False) for side in (one.other, one.here))
+    return f"{one.figure.label}: {', '.join(sides)}"
 
 
 def _list(heading: str, items: Sequence[str], text: str = "") -> str:
@@ -347,16 +347,12 @@ def _where_a_peer_is_better(layouts: Sequence[Report]) -> str:
     for report, one in pairs:
         if one.other_is_better:
             found.setdefault(report_name(report), []).append(one)
-    lines = [_largest(name, some) for name, some in found.items()]
+    lines = []
+    for name, some in found.items():
+        count = f"{len(some)} figures, most in" if len(some) > 1 else "1 figure,"
+        largest = max(some, key=lambda pair: pair.distance)
+        lines.append(f"[{name}](benchmarks/{name}.md): {count} {_beats(largest)}")
     return "\n\n".join(["## Where a peer is better", text, bullets(lines)])
-
-
-def _largest(name: str, pairs: Sequence[Pair]) -> str:
-    one = max(pairs, key=lambda pair: pair.distance)
-    of = one.figure
-    peer, ours = (side.text(of, with_count=False) for side in (one.other, one.here))
-    count = f"{len(pairs)} figures, most in" if len(pairs) > 1 else "1 figure,"
-    return f"[{name}](benchmarks/{name}.md): {count} {of.label}: {peer}, {ours}"
 
 
 def _list_of_pages(layouts: Sequence[Report], others: Mapping[str, Report]) -> str:

@@ -24,7 +24,7 @@ class Figure:
         unit: the unit of the displayed number; empty for a plain number.
         scale: the factor from the reported to the displayed number.
         better: MORE or LESS if one of two values is better, else 0.
-        share: whether it is a share of what was possible.
+        comparable: whether it is comparable with a published figure despite another machine and scale.
         minor: whether the tables leave it out, unless it was published.
     """
 
@@ -34,13 +34,8 @@ class Figure:
     scale: float = 1.0
     decimals: int = 0
     better: int = 0
-    share: bool = False
+    comparable: bool = False
     minor: bool = False
-
-    @property
-    def comparable(self) -> bool:
-        """Whether it is comparable with a published figure despite another machine and scale."""
-        return self.share or self.name in _COMPARABLE
 
     def text(self, value: float | None) -> str:
         """A value without its unit; empty if there is none."""
@@ -57,7 +52,6 @@ class Figure:
 
 # How evenly something is divided, which says nothing if nothing was carried.
 _OF_WHAT_IS_CARRIED = ("stream_cv", "spread_cv")
-_COMPARABLE = ("qos_ratio", "moves", "jumbo_ratio", "stream_cv")
 
 
 def _rate(name: str, label: str, better: int = MORE) -> Figure:
@@ -65,11 +59,11 @@ def _rate(name: str, label: str, better: int = MORE) -> Figure:
 
 
 def _share(name: str, label: str) -> Figure:
-    return Figure(name, label, "%", 100, 1, MORE, share=True)
+    return Figure(name, label, "%", 100, 1, MORE, comparable=True)
 
 
-def _fine_share(name: str, label: str, better: int) -> Figure:
-    return Figure(name, label, "%", 100, 2, better)
+def _fine_share(name: str, label: str, better: int, *, comparable: bool = False) -> Figure:
+    return Figure(name, label, "%", 100, 2, better, comparable)
 
 
 def _flow_figures() -> Iterator[Figure]:
@@ -102,8 +96,8 @@ KNOWN = {
         Figure("return_cv", "receiving uplinks’ CV", "", 1, 3),
         _rate("stream_mean_bps", "mean of the streams", 0),
         Figure("stream_stdev_bps", "stdev of the streams", "Mbit/s", 1e-6, 2, LESS, minor=True),
-        _fine_share("stream_cv", "streams’ CV", LESS),
-        _fine_share("qos_ratio", "at the required rate", MORE),
+        _fine_share("stream_cv", "streams’ CV", LESS, comparable=True),
+        _fine_share("qos_ratio", "at the required rate", MORE, comparable=True),
         Figure("downloads", "downloads", better=MORE, minor=True),
         Figure("settle_s", "settled after", "s", 1, 2, LESS),
         Figure("lossless_s", "no loss after", "s", 1, 2, LESS),
@@ -116,7 +110,7 @@ KNOWN = {
         Figure("unfinished_ratio", "given up", "%", 100, 2, LESS),
         Figure("late_p99_ms", "started late, p99", "ms", 1, 1),
         Figure("late_worst_ms", "started late, worst", "ms", 1, 1, minor=True),
-        Figure("moves", "moves"),
+        Figure("moves", "moves", comparable=True),
         _fine_share("loss_ratio", "packets lost", LESS),
         _fine_share("reordered_ratio", "packets reordered", LESS),
         Figure("probe_duplicated", "duplicates", better=LESS),
@@ -129,7 +123,7 @@ KNOWN = {
         Figure("worst_silence_ms", "worst silence", "ms", 1, 1, LESS),
         Figure("duplicated", "duplicates", better=LESS),
         Figure("offered_bps", "offered", "Mbit/s", 1e-6, 1, minor=True),
-        Figure("jumbo_ratio", "jumbo over standard frames", "", 1, 2, MORE),
+        Figure("jumbo_ratio", "jumbo over standard frames", "", 1, 2, MORE, comparable=True),
         Figure("failover_ms", "failover", "ms", 1, 1, LESS),
         Figure("failback_ms", "failback", "ms", 1, 1, LESS),
         Figure("blackout_ms", "interruption", "ms", 1, 1, LESS),

@@ -48,19 +48,12 @@ def columns(scenario: Mapping[str, Any], most: int | None = None) -> list[Figure
             return -1
         return PREFERRED.index(of.name) if of.name in PREFERRED else len(PREFERRED)
 
-    varied = [
-        of
-        for of in known
-        if of.name in documented
-        or (
-            of.name not in REPEATED
-            and (
-                len(contenders) == 1
-                or len({of.text(number(one, of.name)) for one in contenders}) > 1
-            )
-        )
-    ]
-    chosen = sorted(varied, key=rank)[:most]
+    def varies(of: Figure) -> bool:
+        return len({of.text(number(one, of.name)) for one in contenders}) > 1
+
+    shown = [of for of in known if of.name not in REPEATED and (len(contenders) == 1 or varies(of))]
+    shown += [of for of in known if of.name in documented and of not in shown]
+    chosen = sorted(shown, key=lambda of: (rank(of), known.index(of)))[:most]
     return [of for of in known if of in chosen]
 
 
