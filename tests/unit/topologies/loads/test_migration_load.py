@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.unit.topologies.loads.running import running_server
 from topologies.loads import migration_load
 from topologies.loads.migration_load import PAGE_BYTES, Migrations, copier, written_pages
 from topologies.loads.probing import Flow, FlowResult
@@ -32,10 +31,9 @@ def test_written_pages_are_those_that_random_writes_meet() -> None:
 
 
 @pytest.fixture
-def connect() -> Iterator[Connect]:
+def connect(server: tuple[str, int]) -> Connect:
     """Connects to a running source."""
-    with running_server() as address:
-        yield lambda _number: socket.create_connection(address)
+    return lambda _number: socket.create_connection(server)
 
 
 MIGRATIONS = Migrations(256 * PAGE_BYTES, dirty_bps=0.0, at_once=2, connections=2)

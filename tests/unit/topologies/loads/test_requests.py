@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.unit.topologies.loads.running import running_server
 from topologies.loads import traffic
 from topologies.loads.traffic import CHUNK_BYTES, NOT_STARTED
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    """The port of a running server."""
-    with running_server() as (_, made):
-        yield made
 
 
 def _plan(port: int, sizes_bytes: list[int], longest_s: float = 20.0) -> dict[str, Any]:
@@ -51,9 +42,9 @@ def _run(plan: dict[str, Any]) -> dict[str, Any]:
     return traffic.request(plan, opened)
 
 
-def test_every_flow_gets_its_size(port: int) -> None:
+def test_every_flow_gets_its_size(server: tuple[str, int]) -> None:
     sizes_bytes = [1, 8, 1448, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 5_000_000]
-    found = _run(_plan(port, sizes_bytes))
+    found = _run(_plan(server[1], sizes_bytes))
     assert [received for _, _, received in found["rows"]] == sizes_bytes
     assert found["received_bytes"] == found["measured_bytes"] == sum(sizes_bytes)
     for late_s, duration_s, _ in found["rows"]:
@@ -80,8 +71,10 @@ def test_refused_connection_takes_until_the_end() -> None:
     assert duration_s == pytest.approx(30, abs=1)
 
 
-def test_only_the_measured_part_is_measured_and_nothing_starts_after_the_end(port: int) -> None:
-    plan = _plan(port, [1000, 1000, 1000], longest_s=1.0)
+def test_only_the_measured_part_is_measured_and_nothing_starts_after_the_end(
+    server: tuple[str, int],
+) -> None:
+    plan = _plan(server[1], [1000, 1000, 1000], longest_s=1.0)
     plan["flows"][1]["start_s"], plan["flows"][2]["start_s"] = 0.6, 1.2
     plan["measured_s"] = [0.5, 1.0]
     found = _run(plan)

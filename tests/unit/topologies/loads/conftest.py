@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 from collections.abc import Iterator
 from unittest.mock import patch
 
+import pytest
+
 from topologies.loads import traffic
 
 
-@contextlib.contextmanager
-def running_server() -> Iterator[tuple[str, int]]:
-    """Run a server in a thread. Yields its address."""
+@pytest.fixture
+def server() -> Iterator[tuple[str, int]]:
+    """The address of a server that runs in a thread."""
     stopped = threading.Event()
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
         listener.setblocking(False)
