@@ -424,7 +424,7 @@ def _notes(about: About) -> Found:
             yield Told.CHECK, NOTE, "addresses", text
     if no_id := [p.name for p in config.vm_ports if not p.vm_id and MADE_UP.fullmatch(p.name)]:
         text = (
-            f"{inspection.named(no_id)}: external_ids has no iface-id or vm-id, so bindings and rules belong to"
+            f"{first_of(no_id)}: external_ids has no iface-id or vm-id, so bindings and rules belong to"
             " the port name, which changes when the VM restarts; set an ID, or a fixed name (Incus: host_name)"
         )
         yield Told.CHECK | BEFORE, NOTE, "no-id", text

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import attrgetter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -315,12 +316,13 @@ ROWS = {
 def value(config: BridgeConfig, what: str) -> str:
     """What is read of the bridge, or as `NAME.WHAT` of a port; the names of `uplinks` and `vm_ports`."""
     name, _, attribute = what.partition(".")
-    ports: dict[str, object] = {p.name: p for p in (*config.uplinks, *config.vm_ports)}
+    ports: dict[str, Any] = {p.name: p for p in config.uplinks}
+    ports |= {p.name: p for p in config.vm_ports}
     found = ports.get(name) or getattr(config, what)
     if attribute:
         found = attrgetter(attribute)(found)
     if isinstance(found, tuple | frozenset):
-        found = ",".join(getattr(one, "name", one) for one in found)
+        found = ",".join(str(getattr(one, "name", one)) for one in found)
     return f"{what}={str(found).replace(' ', '')}"
 
 
