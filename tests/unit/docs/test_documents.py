@@ -160,7 +160,9 @@ def test_every_label_is_followed() -> None:
 
 
 def test_every_test_file_that_is_named_exists() -> None:
-    pages = ((documents.ROOT / page).read_text() for page in documents.pages())
+    # What a run of all tests names may be gone since.
+    names = [page for page in documents.pages() if not page.startswith("docs/results/all/")]
+    pages = ((documents.ROOT / page).read_text() for page in names)
     texts = " ".join([*pages, *NOT_RUN.values()])
     # Some tests of that run are gone.
     texts = texts.replace(documents.sections("docs/reliability/limits.md")["A whole run"], "")

@@ -28,7 +28,7 @@ def test_only_who_leads_changes_how_a_device_queues(
 
     monkeypatch.setattr(qdisc, "run", tc)
     monkeypatch.setattr(qdisc, "read", lambda _device: Found())
-    monkeypatch.setattr(qdisc, "_host", lambda _device: Host())
+    monkeypatch.setattr(qdisc, "_mtu_bytes", lambda _device: Host().mtu_bytes)
     monkeypatch.setattr(htb, "is_complete", lambda *_: True)
     qdiscs = Qdiscs(lambda _: None, beside_the_switch=True, confirmed=lambda: leads)
     (device,) = qdiscs.carry_out(Shape("br0", (("eth1", WANTED),))).devices

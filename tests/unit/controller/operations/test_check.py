@@ -91,7 +91,7 @@ def test_ports_with_names_that_do_not_last_and_without_an_id_are_reported() -> N
     row, known = host(vms=()), {"iface-id": "i1"}
     made_up = port("veth1a2b3c4d", 10), port("tap00ff00ff", 11), port("mac99999999", 12, known)
     row = replace(row, ports=(*row.ports, *made_up, port("vnet3", 13)))
-    told = "veth1a2b3c4d tap00ff00ff: external_ids has no iface-id or vm-id, so bindings"
+    told = "veth1a2b3c4d, tap00ff00ff: external_ids has no iface-id or vm-id, so bindings"
     assert notes(world(row).start())["no-id"].startswith(told)
     here = world(without_us(row)).start()
     assert notes(here, "br0")["no-id"].startswith(told) and found(here, "br0") == {}
