@@ -264,6 +264,9 @@ class Service(Story):
         self.do_del(name)
 
     def do_tag(self, name: str, vlan: str) -> None:
+        """The VM has another VLAN, in which the network may have known it where it was long ago."""
+        network, mac = self.networks[self.chosen], as_number("eth_src", address(self.named(name)))
+        network.ports = {of: at for of, at in network.ports.items() if of[0] != mac}
         self.do_set(f"{name}:tag={vlan}")
 
     def do_gone(self) -> None:
