@@ -238,25 +238,3 @@ def test_readme_names_the_default_and_no_policy_that_there_is_not() -> None:
     named = re.findall(r"^- `([a-z-]+)`", section, re.MULTILINE)
     assert len(named) == 3 and set(named) <= PRESETS.keys()
     assert f"- `{DEFAULT_PRESET}`, the default" in section
-
-
-def test_the_screens_are_before_and_after_one_move() -> None:
-    """The load of the VM port that moved is missing on its first uplink, and is on the second."""
-    screens = (
-        (documents.ROOT / "README.md")
-        .read_text()
-        .partition("```text\n")[2]
-        .partition("```")[0]
-        .split("\n\n")
-    )
-    before, after = (
-        {
-            name: float(mbps)
-            for name, mbps in re.findall(r"^ (eth\d) +active +100 +(\S+)", one, re.M)
-        }
-        for one in screens
-    )
-    (moved,) = re.findall(r"^ vnet0 +\S+ +eth2 +(\S+)", screens[1], re.M)
-    assert before["eth2"] == 0.0
-    for uplink, mbps in (("eth1", before["eth1"] - float(moved)), ("eth2", float(moved))):
-        assert abs(after[uplink] - mbps) < 1.0

@@ -1,14 +1,13 @@
-"""How long the pages are that people read, what architecture.md and reliability.md name, and plain words."""
+"""How long the pages are that people read, what architecture.md and reliability.md name."""
 
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
-from tests import documents, plain_words
+from tests import documents
 from tests.unit.docs.measured import NUMBER
 
 DOCS = documents.ROOT / "docs"
@@ -59,16 +58,6 @@ def test_a_page_with_tables_is_short_enough_to_be_read(page: str, most: int) -> 
 
 def test_readme_has_few_lines() -> None:
     assert len((documents.ROOT / "README.md").read_text().splitlines()) <= 130
-
-
-def test_plain_words_are_few_and_every_exception_is_needed() -> None:
-    found = plain_words.patterns()
-    assert 20 < len(found) < 40
-    assert all(better for _, better in found)
-    for path, words in plain_words.exceptions():
-        matching = [page for page in documents.pages() if fnmatch(page, path)]
-        assert matching, f"{path}: no such document"
-        assert words in (documents.ROOT / matching[0]).read_text(), f"{path}: {words}"
 
 
 # ---- architecture.md ----

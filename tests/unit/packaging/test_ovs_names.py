@@ -116,24 +116,3 @@ def test_the_names_looked_at_are_those_that_are_used() -> None:
     assert ("ovs.unixctl.server", "UnixctlServer") in used
     assert ("ovs.dirs", "RUNDIR") in used
     assert ("ovs.stream", "Stream") in used
-
-
-COPY = "UnixctlClient: ovs.unixctl.server -> ovs.unixctl.client"
-BAD = {
-    "import ovs.unixctl.server\novs.unixctl.server.UnixctlClient.create('x')\n": f"bad.py:2 {COPY}",
-    "from ovs.unixctl.server import UnixctlClient\n": f"bad.py:1 {COPY}",
-    # Another module has imported it.
-    "import ovs.dirs\novs.unixctl.commands\n": (
-        "bad.py:2 commands: ovs.unixctl is not imported -> import ovs.unixctl"
-    ),
-    "import ovs.unixctl.server\novs.unixctl.server.os\n": (
-        "bad.py:2 os: ovs.unixctl.server -> nowhere"
-    ),
-}
-
-
-@pytest.mark.parametrize(("source", "fault"), BAD.items())
-def test_a_name_from_elsewhere_is_found(tmp_path: Path, source: str, fault: str) -> None:
-    path = tmp_path / "bad.py"
-    path.write_text(source)
-    assert list(faults(path)) == [fault]
