@@ -9,19 +9,16 @@ import gzip
 import io
 import json
 import os
-import queue
 import socket
 import tempfile
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-import ovs.stream
 import ovs.unixctl.server
 from hypothesis import strategies as st
 
@@ -514,24 +511,17 @@ class _Served(control.Server):
     """A control server at a socket of its own, whose requests are answered a round later."""
 
     def __init__(self, path: str) -> None:
-        error, listener = ovs.stream.PassiveStream.open(f"punix:{path}")
-        assert not error
-        self._server = ovs.unixctl.server.UnixctlServer(listener)
-        self._submit = self.take
-        self._ids = count(1)
-        self._waiting = {}
-        self._replies = queue.SimpleQueue()
-        self._wakened, self._waken = socket.socketpair()
-        self._wakened.setblocking(False)
-        self._waken.setblocking(False)
+        self._path = path
         self.taken: list[Request] = []
-        for name, row in OF_SERVICE.items():
-            usage, least, most = requests.form(row)
-            # The first one to register a command keeps it.
+        # The first one to register a command keeps it.
+        for name in OF_SERVICE:
             ovs.unixctl.commands.pop(control.PREFIX + name, None)
-            ovs.unixctl.command_register(
-                control.PREFIX + name, usage, least, most, self._take, name
-            )
+        super().__init__(self.take, "1.2.3")
+
+    def _listen(self) -> Any:
+        error, server = ovs.unixctl.server.UnixctlServer.create(self._path, self._version)
+        assert not error
+        return server
 
     def take(self, request: Request) -> None:
         assert all(isinstance(word, str) for word in request.words)
