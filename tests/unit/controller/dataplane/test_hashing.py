@@ -32,8 +32,6 @@ VM_MAC = "52:54:00:00:00:01"
 PEER_MAC = "52:54:00:00:00:99"
 ANY_MULTICAST = "01:00:5e:01:02:03"
 HASH_TABLES = {Table.HASH, Table.BUCKET, Table.OFF_HOME, Table.IP_NIBBLE}
-
-
 Addresses = tuple[int, int]
 
 
@@ -127,6 +125,13 @@ def test_ip_hash_for_any_number_of_uplinks(uplinks: int, source: int, destinatio
     high = 0x20010DB8 << 96
     over_ipv6 = {**UDP6, "ipv6_src": high | source, "ipv6_dst": destination}
     assert bucket_of(uplinks, over_ipv6) == expected
+
+
+def test_what_is_not_ip_leaves_by_the_home_under_an_ip_hash() -> None:
+    team = TEAMS_OF[4]
+    for what in (HOME_ONLY["ARP"], HOME_ONLY["not IP"]):
+        (copy,) = sent_by(team, what)
+        assert copy.port == team.vm_ports[0].order[0]
 
 
 # ---- every frame, whatever lives ------------------------------------------------------

@@ -53,6 +53,37 @@ def full() -> Host:
     return survey(vif("a1", "192.0.2.1"), vif("a2", "192.0.2.1"), vif("b1", "192.0.2.2"))
 
 
+def test_the_plan_as_text() -> None:
+    told = [line.split() for line in endpoint_plan.as_text(full(), answered(full())).splitlines()]
+    assert told[0][:6] == ["br-int:", "1", "of", "3", "VMs", "should"]
+    assert ["192.0.2.2", "vnet1", "1.00", "1.00", "31.00", "3.00"] in told
+    assert ["a2", "vm-a2", "192.0.2.1", "192.0.2.2", "30.00", "2.00"] in told
+    assert answered(full())["commands"] == [" ".join(told[-3])]
+
+
+def test_the_plan_as_json() -> None:
+    shown = answered(full())
+    assert shown["bridges"] == ["br-int"]
+    assert shown["endpoints"][1] == {
+        "address": "192.0.2.2",
+        "port": "vnet1",
+        "capacity_bps": None,
+        "tx_bps": 1e6,
+        "rx_bps": 1e6,
+        "planned_tx_bps": 31e6,
+        "planned_rx_bps": 3e6,
+    }
+    assert shown["vms"][1] == {
+        "port": "a2",
+        "vm": "vm-a2",
+        "endpoint": "192.0.2.1",
+        "planned_endpoint": "192.0.2.2",
+        "tx_bps": 30e6,
+        "rx_bps": 2e6,
+    }
+    assert shown["commands"] == ["ovs-vsctl set interface a2 external_ids:encap-ip=192.0.2.2"]
+
+
 def test_there_may_be_nothing_to_do() -> None:
     found = survey(vif("a1", "192.0.2.1"), vif("a2", "192.0.2.2"))
     text = endpoint_plan.as_text(found, answered(found))

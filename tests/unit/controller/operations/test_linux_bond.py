@@ -14,6 +14,7 @@ from controller.cli import bonds
 from controller.operations import linux_bond
 from controller.operations.linux_bond import Host, Links, LinuxBond, Stack
 from controller.text.wording import Refused
+from tests.said import says
 
 MAC = "02:1b:00:00:00:01"
 # What `ip -json -details` of iproute2 6.1 shows, as far as it is read.
@@ -86,6 +87,27 @@ def stack(*addresses: dict[str, Any], routes: str = "", routes6: str = "") -> St
 def test_the_active_member_moves_last() -> None:
     assert read(links()).members == ("eth1", "eth0")
     assert read(links(ACTIVE_BACKUP | {"active_slave": "eth1"})).members == ("eth0", "eth1")
+
+
+def test_a_bond_keeps_what_open_vswitch_has_too() -> None:
+    bond = read(links())
+    assert bond.settings == (
+        "bond_mode=active-backup",
+        "bond_updelay=200",
+        "other_config:bond-primary=eth1",
+    )
+    assert (bond.mac, bond.mtu_bytes, bond.lost, bond.is_port) == (MAC, 1500, (), False)
+
+
+def test_lacp_is_negotiated_at_the_same_rate() -> None:
+    bond = read(links(LACP))
+    assert bond.settings[:3] == (
+        "bond_mode=balance-tcp",
+        "lacp=active",
+        "other_config:lacp-time=fast",
+    )
+    assert bond.lost == ("xmit_hash_policy layer3+4: the bridge's policy selects uplinks",)
+    assert "lacp_rate fast" in " ".join(bond.options)
 
 
 @pytest.mark.parametrize(("mode", "lost"), [("balance-tlb", 0), ("balance-alb", 1)])
@@ -238,6 +260,36 @@ def moved(data: dict[str, Any] | None = None) -> Host:
     own = stack(address("192.0.2.10", 24), routes="default via 192.0.2.1\n")
     on_it = linux_bond.vlans("bond0", links(data, vlan()), lambda _: Stack())
     return Host(read(links(data)), "br0", own, on_it, (), makes_bridge=True)
+
+
+def test_the_plan_says_what_moves_and_the_risk() -> None:
+    said = bonds.forward(moved()).splitlines()
+    parts = [
+        ("bond0: ", "active-backup", "eth1, eth0", MAC, "1500"),
+        ("becomes: ", "bond0 on br0", *read(links()).settings),
+        ("moves to br0: ", "192.0.2.10/24"),
+        ("moves to br0: ", "default via 192.0.2.1"),
+        ("moves to br0: ", "VLAN 20", "bond0.20"),
+        ("risk: ", "ovs-vswitchd"),
+    ]
+    for line, due in zip(said, parts, strict=False):
+        assert says(line, *due)
+    assert says(bonds.back(moved()), "becomes: ", "active-backup", "miimon 100")
+
+
+@pytest.mark.parametrize("data", [ACTIVE_BACKUP, LACP])
+def test_what_to_write_names_members_addresses_and_the_mac_address(data: dict[str, Any]) -> None:
+    said = bonds.configuration(moved(data))
+    _, ifupdown, netplan, networkmanager = said.split("---")[:4]
+    for text in (ifupdown, netplan, networkmanager):
+        for part in ("eth0", "eth1", "192.0.2.10/24", "192.0.2.1", MAC, "br0", "bond0"):
+            assert part in text, part
+    parsed = yaml.safe_load(netplan.partition("\n")[2])["network"]
+    mode = "balance-tcp" if data is LACP else "active-backup"
+    assert parsed["bonds"]["bond0"]["parameters"] == {"mode": mode}
+    assert parsed["bridges"]["br0"]["routes"] == [{"to": "default", "via": "192.0.2.1"}]
+    assert f"bond_mode={mode}" in ifupdown
+    assert f"ovs-port.bond-mode {mode}" in networkmanager
 
 
 def test_what_to_write_has_every_address_that_lasts() -> None:
