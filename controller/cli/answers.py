@@ -57,7 +57,7 @@ def check(words: Sequence[str], json_wanted: bool) -> int:
     """Print the findings of the service and of checks on this host, and return the exit status."""
     import ovs.dirs
 
-    from controller.operations.check import ERROR, Finding, lines, problems
+    from controller.operations.findings import ERROR, Finding, lines, problems
     from controller.text import terminal
 
     try:
@@ -85,7 +85,7 @@ def check(words: Sequence[str], json_wanted: bool) -> int:
 def _flags(team: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Report VM ports with flag `no-flood` if uplinks are plain. With a bond, the service does this."""
     from controller.host.forwarding import flagged
-    from controller.operations.check import ignored_flags
+    from controller.operations.findings import ignored_flags
 
     if not team["attached"] or team["bond"]:
         return []
@@ -103,7 +103,7 @@ def _upstream(team: Mapping[str, Any]) -> list[dict[str, Any]]:
     from controller.dataplane.tables import COOKIE_PREFIX_MASK
     from controller.host.programs import run
     from controller.operations import upstream
-    from controller.operations.check import NOTE, Finding
+    from controller.operations.findings import NOTE, Finding
 
     name, uplinks = team["name"], [uplink["name"] for uplink in team["uplinks"]]
     ours = f"cookie={COOKIE_PREFIX:#x}/{COOKIE_PREFIX_MASK:#x}"

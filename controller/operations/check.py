@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any
 
-from controller.api.history import fields
 from controller.api.status import BridgeStatus
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
@@ -25,14 +23,12 @@ from controller.config.rows import PREFIX, BridgeRow
 from controller.dataplane.tables import ADDRESSES_PER_PORT_MAX
 from controller.features.flooded import LOOPS_PPS
 from controller.operations import advice
+from controller.operations.findings import ERROR, NOTE, WARNING, Finding, ignored_flags, written
 from controller.teaming.address_units import PER_PORT_MAX
-from controller.text.drawing import Line, Span, Style, clean, plain
 from controller.text.show_view import FAILED, JsonObject, guessed
 from controller.text.wording import OUR_LOG, UNREACHED, first_of, keys_again, no_device, quoted
 from policies.model import OFPORT_LOCAL, Role
 
-# A note requires no action. With errors or warnings, the exit status of `check` is 1.
-ERROR, WARNING, NOTE = "error", "warning", "note"
 # How long `check` and the alert report a move that inbound traffic did not follow.
 NOT_FOLLOWED_FOR_S = 900.0
 # The port flags with which Open vSwitch drops frames, and these frames.
@@ -48,29 +44,7 @@ KEYS_LOST = "OvsLbtConfigurationError"
 LEAST_SPLIT_BPS, SPREAD_RATIO = 1e6, 0.1
 # A service on standby checks several times a second whether this service is alive.
 STANDBY_ASKS_WITHIN_S = 10.0
-_STYLES = {ERROR: Style.BAD, WARNING: Style.WARN, NOTE: Style.PLAIN}
 USE_LACP = "configure LACP, in active mode, on the ports of the upstream switch"
-NONE_ATTACHED = "no bridge is attached; to test one: ovs-lbt check BRIDGE"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A problem or a fact that `check` reports. `text`: the problem and how to solve it.
-
-    `check`: the kind of finding, a word for programs. `bridge`: None for a finding about the host.
-    `runbook`: the name of a runbook in docs/runbooks.md or docs/runbooks-service.md.
-    """
-
-    severity: str
-    check: str
-    text: str
-    bridge: str | None = None
-    runbook: str | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the finding as documented in docs/reference/json.md."""
-        shown = fields(self, "bridge", "severity", "check", "text")
-        return shown | ({"runbook": self.runbook} if self.runbook else {})
 
 
 class Told(Flag):
@@ -119,17 +93,6 @@ def of_bridge(about: About, told: Told) -> Iterator[Finding]:
         for tells, severity, check, text, *runbook in part(about):
             if tells & told:
                 yield Finding(severity, check, text, name, *runbook)
-
-
-def ignored_flags(bridge: str, ports: Iterable[str]) -> Iterator[Finding]:
-    """Report the VM ports that receive flooded frames although another program set `no-flood`."""
-    for port in sorted(ports):
-        text = (
-            f"{port}: another program set the port flag no-flood, but ovs-lbt delivers flooded frames"
-            f"; to clear the flag: ovs-ofctl mod-port {quoted(bridge)} {quoted(port)} flood; if the VM"
-            " must not receive flooded frames, filter them in the VM"
-        )
-        yield Finding(WARNING, "no-flood", text, bridge)
 
 
 def without_keys(rows: Iterable[BridgeRow]) -> Iterator[Finding]:
@@ -456,20 +419,20 @@ def answer(
         status = next(iter(fleet.status(name)), None)
         told = Told.CHECK | Told.CONNECTED if bridge.connected else Told.CHECK
         found += of_bridge(About(fleet, bridge, fleet.rows[name], now_s, status), told)
-    return _written(found, [_team(bridge, attached=True) for bridge in bridges])
+    return written(found, [_team(bridge, attached=True) for bridge in bridges])
 
 
 def fit(fleet: Fleet, bridge: Bridge, now_s: float) -> JsonObject:
     """Return the answer to `check` for a bridge that was inspected and can be attached."""
     found = of_bridge(About(fleet, bridge, fleet.rows[bridge.config.name], now_s), Told.FIT)
-    return _written(found, [_team(bridge, attached=False)])
+    return written(found, [_team(bridge, attached=False)])
 
 
 def unfit(row: BridgeRow, why: str) -> JsonObject:
     """Return the answer to `check` for a bridge that `attach` would refuse."""
     team = {"name": row.name, "attached": False, "uplinks": []}
     found = Finding(ERROR, "unfit", f"cannot be attached: {why}", row.name)
-    return _written([*without_keys([row]), found], [team])
+    return written([*without_keys([row]), found], [team])
 
 
 # ---- the host --------------------------------------------------------------------------
@@ -504,40 +467,3 @@ def _team(bridge: Bridge, attached: bool) -> dict[str, Any]:
             for u in config.uplinks
         ],
     }
-
-
-def _written(found: Iterable[Finding], teams: Iterable[JsonObject]) -> JsonObject:
-    return {"bridges": [*teams], "findings": [one.as_json() for one in found]}
-
-
-# ---- for people --------------------------------------------------------------------------
-
-
-def lines(answer: JsonObject) -> Iterator[Line]:
-    """Return a line for each finding, and a line for each attached bridge without problems."""
-    if not answer["bridges"] and not answer["findings"]:
-        yield (Span(NONE_ATTACHED),)
-    for finding in answer["findings"]:
-        severity, style = finding["severity"], _STYLES[finding["severity"]]
-        about = f"{finding['bridge']}: " if finding["bridge"] else ""
-        runbook = f" (runbook {finding['runbook']})" if "runbook" in finding else ""
-        yield Span(severity, style), Span(clean(f": {about}{finding['text']}{runbook}"))
-    for bridge in answer["bridges"]:
-        if bridge["attached"] and not problems(answer, bridge["name"]):
-            yield (Span(clean(f"{bridge['name']}: no problems found")),)
-
-
-def shown(answer: JsonObject, as_json: bool) -> str:
-    """Return an answer in the requested form: JSON for programs, or lines of text."""
-    if as_json:
-        return json.dumps(answer, indent=2)
-    return "\n".join(plain(one) for one in lines(answer))
-
-
-def problems(answer: JsonObject, bridge: str | None = None) -> list[JsonObject]:
-    """Return the findings that are not notes, for `bridge` or for all bridges."""
-    return [
-        finding
-        for finding in answer["findings"]
-        if finding["severity"] != NOTE and bridge in (None, finding["bridge"])
-    ]

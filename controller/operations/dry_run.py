@@ -9,7 +9,7 @@ from controller.api.engine_commands import Setting
 from controller.bridge.fleet import Fleet
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
-from controller.operations import check, plans, unconfirmed
+from controller.operations import findings, plans, unconfirmed
 from controller.operations.jobs import Doing
 from controller.operations.unconfirmed import UNCONFIRMED
 from controller.text.show_view import JsonObject
@@ -34,7 +34,7 @@ def described(fleet: Fleet, doing: Doing, now_s: float) -> str:
 
 def of_attach(row: BridgeRow, settings: Sequence[Setting], answer: JsonObject) -> str:
     """Return a line for each change that an attach would make, and the findings of `check`."""
-    return "\n".join([lines_of(written(row, settings)), check.shown(answer, as_json=False)])
+    return "\n".join([lines_of(written(row, settings)), findings.shown(answer, as_json=False)])
 
 
 def applied(row: BridgeRow, settings: Sequence[Setting]) -> BridgeRow:

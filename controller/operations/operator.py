@@ -28,6 +28,7 @@ from controller.operations.confirmations import Confirmations
 from controller.operations.detach import NO_FLOWS, detach, removed, traces
 from controller.operations.diagnosis import Account
 from controller.operations.dry_run import applied, described
+from controller.operations.findings import shown
 from controller.operations.jobs import DRAIN_TIMEOUT_S, Doing, Drain, Jobs, Step, drained, undrained
 from controller.teaming.bindings import Bound
 from controller.text.wording import Refused, lines_of, one_line, one_of, quoted
@@ -101,7 +102,7 @@ def _attach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> 
 
 def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     """Check bridges: `[BRIDGE [KEY=VALUE]…]`, with the keys of `attach`. Reply with JSON or lines."""
-    fleet, text = operator.fleet, partial(check.shown, as_json=asked.as_json)
+    fleet, text = operator.fleet, partial(shown, as_json=asked.as_json)
     if not asked.names:
         found = check.answer(fleet, fleet.serving, now_s, fleet.rows.values())
         return [Reply(request_id, text(found))]

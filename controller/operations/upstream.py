@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from controller.dataplane.tables import Register, Table
 from controller.features.flooded import ENOUGH_TO_COMPARE, same_by_all
-from controller.operations.check import NOTE, WARNING, Finding
+from controller.operations.findings import NOTE, WARNING, Finding
 from controller.text.show_view import JsonObject
 from controller.text.wording import quoted
 from policies.model import Teaming

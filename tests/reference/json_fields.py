@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from controller.api.history import Happened
-from controller.operations.check import ERROR, NOTE, WARNING
 from controller.operations.diagnosis import Obstacle
+from controller.operations.findings import ERROR, NOTE, WARNING
 from controller.operations.unconfirmed import What
 from policies.model import Reason, Role
 from policies.verdicts import Standing, WhyAtRest

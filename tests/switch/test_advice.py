@@ -335,7 +335,7 @@ def a_vm_on_another_host(at: Stage) -> Generator[Case]:
 
 @state(
     ON_BOND,
-    "operations/check: ovs-lbt check BRIDGE",
+    "operations/findings: ovs-lbt check BRIDGE",
     "text/show_view: ovs-lbt attach BRIDGE",
     "operations/operator._settings: ovs-lbt detach {}",
     "config/membership.to_attach: ovs-lbt attach {}{uplinks}",
@@ -508,7 +508,7 @@ def a_change_to_confirm(at: Stage) -> Generator[Case]:
     ON_PLAIN,
     "config/controllers.refusal: ovs-vsctl add bridge {} protocols {SPOKEN}",
     "config/membership: ovs-vsctl set interface {} external_ids:{PREFIX}role=active",
-    "operations/check.ignored_flags: ovs-ofctl mod-port {} {} flood",
+    "operations/findings.ignored_flags: ovs-ofctl mod-port {} {} flood",
     "operations/detach._staying: ovs-lbt detach {} --purge",
     "operations/detach._fail_mode_back: ovs-vsctl del-fail-mode {}",
 )
