@@ -80,8 +80,6 @@ class Scheduler:
     moved_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PRESETS, -math.inf))
     # Since when decisions have found moves worth making; None: the last one found none.
     _gain_since_s: float | None = None
-    # Whether other peaks, load phases or cooldowns could have changed the last decision.
-    peaks_matter: bool = False
     # Whether the last reading found a full uplink and moves that relieve it.
     _found_urgent: bool = False
     # When buckets last began to count other traffic, and the number of readings after that time.
@@ -284,8 +282,7 @@ class Scheduler:
         if not self.late_known or latest is None or peaks is None:
             return None
         plan, judged, at = Plan(), peaks, AT_PEAKS
-        self.peaks_matter = gain.may_help_now(latest, peaks)
-        if self.peaks_matter:
+        if gain.may_help_now(latest, peaks):
             plan, judged, at = self._at_peaks(policy, latest, peaks, now_s)
         ports = (unit.name for unit in judged.units if not unit.is_bucket)
         self.splits.judge(ports, plan.mergeable, now_s)

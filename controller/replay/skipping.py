@@ -138,19 +138,15 @@ def _changes_s(bridge: Bridge, team_view: TeamView, last_s: float) -> float:
     Infinity: decisions do not change until readings do. `last_s`: even the next decision may
     differ, for example because a condition has then lasted long enough.
     """
-    scheduler, recent = bridge.scheduler, bridge.scheduler.recent_loads
-    policies = team_view.config.rebalancing
+    scheduler, policies = bridge.scheduler, team_view.config.rebalancing
     if any(scheduler.pauses(policy, team_view, last_s) for policy in policies):
         return last_s
-    change_s = min(
+    return min(
         scheduler.filling.next_change_s(last_s),
         scheduler.splits.next_split_s(last_s),
-        recent.begins_s,
+        scheduler.recent_loads.next_change_s,
+        *(damping.next_change_s(last_s) for damping in scheduler.dampings),
     )
-    if not scheduler.peaks_matter:
-        return change_s
-    cooled_s = (damping.next_change_s(last_s) for damping in scheduler.dampings)
-    return min(change_s, recent.next_change_s, *cooled_s)
 
 
 def at_rest(bridge: Bridge) -> Snapshot:
