@@ -49,8 +49,6 @@ class Damping:
 
     longest_cooldown_s: float = LONGEST_COOLDOWN_S
     _moves: dict[str, tuple[Moved, ...]] = field(default_factory=dict)
-    # The units in cooldown, and from when until when this is valid; None: not computed.
-    _cooling: tuple[frozenset[str], float, float] | None = field(default=None, compare=False)
 
     def note(
         self, unit: str, now_s: float, by_load: bool = True, provisional: bool = False
@@ -64,14 +62,12 @@ class Damping:
             moved = Moved(now_s, _step(before, now_s) + 1 if by_load else 0, provisional)
         assert not before or before[-1].at_s <= now_s, "moves are recorded as they happen"
         self._moves[unit] = _counting((*before, moved), now_s)
-        self._cooling = None
 
     def restore(self, unit: str, moves: Iterable[Moved], now_s: float) -> None:
         """Record earlier moves of a unit, unless moves of this unit are recorded already."""
         if unit not in self._moves:
             past = (move for move in moves if move.at_s <= now_s)
             self._moves[unit] = _counting(tuple(sorted(past, key=lambda m: m.at_s)), now_s)
-            self._cooling = None
 
     def remembered(self, unit: str) -> tuple[Moved, ...]:
         """Return the moves of a unit that still affect its budget or cooldown, oldest first."""
@@ -80,14 +76,10 @@ class Damping:
     def keep(self, units: Collection[str]) -> None:
         """Forget all units except `units`."""
         self._moves = {name: moves for name, moves in self._moves.items() if name in units}
-        self._cooling = None
 
     def in_cooldown(self, now_s: float) -> frozenset[str]:
         """Return the units that are in cooldown or have used up their budget of moves."""
-        if self._cooling is None or not self._cooling[1] <= now_s < self._cooling[2]:
-            units = frozenset(unit for unit in self._moves if now_s < self.until_s(unit, now_s))
-            self._cooling = units, now_s, self.next_change_s(now_s)
-        return self._cooling[0]
+        return frozenset(unit for unit in self._moves if now_s < self.until_s(unit, now_s))
 
     def spent(self, now_s: float) -> frozenset[str]:
         """Return the units that have used up their budget of moves."""

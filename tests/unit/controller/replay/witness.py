@@ -17,7 +17,6 @@ from controller.load.reused import Reused
 from controller.replay.host import Host, Options
 from controller.replay.trace import HostTrace
 from policies import gain
-from policies.damping import Damping
 
 
 class Witness(Host):
@@ -41,15 +40,10 @@ class Witness(Host):
         super()._carry_out(command)
 
 
-def _in_cooldown(damping: Damping, now_s: float) -> frozenset[str]:
-    return frozenset(u for u in damping._moves if now_s < damping.until_s(u, now_s))
-
-
 @contextmanager
 def without_shortcuts() -> Iterator[None]:
     """While this is open, no engine reuses units or plans."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gain, "may_help_now", lambda *_judged: True)
         patch.setattr(Reused, "reuse", lambda _self, _use, _unit, make, parts: make(*parts))
-        patch.setattr(Damping, "in_cooldown", _in_cooldown)
         yield
