@@ -23,7 +23,7 @@ from policies.model import OfPort
 
 # Actions that lock the source address of an announcement, and that first find out whether it is one.
 LOCKS = specs.Resubmit(Table.LOCK), specs.Resubmit(Table.SET_LOCK)
-LOCKS_IF_ANNOUNCED = specs.Resubmit(Table.ANNOUNCEMENT), *LOCKS
+TRY_LOCK = specs.Resubmit(Table.ANNOUNCEMENT), *LOCKS
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
@@ -112,8 +112,7 @@ def _learn_from(port: VmPort) -> Iterator[FlowSpec]:
     for priority, sent in accepted:
         yield flow(Table.LEARN, priority, sent, *learn, goto=Table.DESTINATION)
         flooded = {**sent, "eth_dst": tables.MULTICAST}
-        locks = LOCKS_IF_ANNOUNCED
-        yield flow(Table.LEARN, priority + 5, flooded, *learn, *locks, goto=Table.DESTINATION)
+        yield flow(Table.LEARN, priority + 5, flooded, *learn, *TRY_LOCK, goto=Table.DESTINATION)
 
 
 def learn_source(ofport: OfPort, vlans: PortVlans) -> tuple[specs.Learn, specs.Learn]:
@@ -169,17 +168,20 @@ def _lock(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
 
     While the address is locked, announcements from outside are treated as returning frames. On a
     LAG, no frame should return, so any frame from outside means that the address has moved away, except
-    for `LAG_LOCK_TIMEOUT_S` after a similar frame that the VM port flooded.
+    for `LAG_LOCK_TIMEOUT_S` after a frame that the VM port flooded: for unicast, any frame (in frames from
+    VM ports, UPLINK is 0, as NIBBLES is in unicast); else a similar one.
     """
-    similar = (specs.LearnMatch(Register.NIBBLES, Register.NIBBLES, 32),) if on_a_lag else ()
     lock = specs.Learn(
         Table.LOCK,
         tables.learned_cookie(port.ofport, port.vlans),
         tables.LAG_LOCK_TIMEOUT_S if on_a_lag else tables.LOCK_TIMEOUT_S,
-        (SAME_VLAN, FROM_SOURCE, *similar, tables.IS_LOCKED),
+        (SAME_VLAN, FROM_SOURCE, tables.IS_LOCKED),
         limit=tables.ADDRESSES_PER_PORT_MAX,
     )
+    parts = (Register.UPLINK, Register.NIBBLES) if on_a_lag else ()
+    similar = (specs.LearnMatch(part, Register.NIBBLES, 32) for part in parts)
+    locks = [replace(lock, specs=(one, *lock.specs)) for one in similar] or [lock]
     announces = {Register.VM_PORT: int(port.ofport), Register.ANNOUNCES: 1}
     for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
         sent = {**announces, Register.LOCKED: locked}
-        yield flow(Table.SET_LOCK, 10, sent, lock, specs.Resubmit(table))
+        yield flow(Table.SET_LOCK, 10, sent, *locks, specs.Resubmit(table))

@@ -68,16 +68,18 @@ def _announcements() -> Iterator[FlowSpec]:
 
 @kept
 def _similar_frames() -> Iterator[FlowSpec]:
-    """Yield flows that copy a part of each frame's addresses, which a returning frame has as well."""
-    to_group = specs.CopyBits("eth_dst", 0, Register.NIBBLES, 0, 8)
+    """Yield flows that copy a part of a multicast frame's addresses. A returning frame has it as well."""
+    announces = specs.SetField(Register.ANNOUNCES, 1)
     sender = specs.CopyBits("arp_spa", 0, Register.NIBBLES, 8, 8)
-    any_frame = specs.SetField(Register.ANNOUNCES, 1), to_group
-    yield flow(Table.ANNOUNCEMENT, 0, {}, *any_frame)
+    any_group = announces, specs.CopyBits("eth_dst", 0, Register.NIBBLES, 0, 8)
+    yield flow(Table.ANNOUNCEMENT, 0, {}, announces)
+    yield flow(Table.ANNOUNCEMENT, 5, {"eth_dst": MULTICAST}, *any_group)
     arp, ipv4, ipv6 = tables.ETH_ARP, tables.ETH_IPV4, tables.ETH_IPV6
     for eth_type, address in ((arp, "arp_tpa"), (ipv4, "ipv4_src"), (ipv6, "ipv6_src")):
         part = specs.CopyBits(address, 0, Register.NIBBLES, 16, 16)
         more = (sender,) if eth_type == arp else ()
-        yield flow(Table.ANNOUNCEMENT, 10, {"eth_type": eth_type}, *any_frame, part, *more)
+        frames: specs.Fields = {"eth_type": eth_type, "eth_dst": MULTICAST}
+        yield flow(Table.ANNOUNCEMENT, 10, frames, *any_group, part, *more)
 
 
 @kept

@@ -17,7 +17,7 @@ import functools
 from collections.abc import Iterator
 
 from controller.dataplane import specs, tables
-from controller.dataplane.learning import LOCKS_IF_ANNOUNCED, learn_closed, learn_outside
+from controller.dataplane.learning import TRY_LOCK, learn_closed, learn_outside
 from controller.dataplane.output import first_live, out_by
 from controller.dataplane.reflection import by_presence
 from controller.dataplane.specs import FlowSpec, flow
@@ -65,7 +65,7 @@ def _to_known(port: VmPort, team: Team) -> Iterator[FlowSpec]:
 
 def _to_unknown(team: Team) -> Iterator[FlowSpec]:
     """Yield flows for frames to an unknown address, or to an address known to be outside the bridge."""
-    lock = LOCKS_IF_ANNOUNCED if team.hears_everywhere else ()
+    lock = TRY_LOCK if team.hears_everywhere else ()
     local_source = specs.Resubmit(Table.LOCAL_SOURCE)
     for unknown, goto in ((0, Table.FLOOD), (tables.ELSEWHERE, Table.UPLINK_OUT)):
         target = {Register.TARGET: unknown}

@@ -16,7 +16,7 @@ from controller.dataplane.tables import BROADCAST, Register, Table
 from controller.dataplane.team import Team, VmPort
 from policies.model import OFPORT_LOCAL, OfPort
 from tests.unit.controller.dataplane.teams import UPLINKS
-from tests.unit.simulator import frame, through_table
+from tests.unit.simulator import Simulator, frame, through_table
 
 GONE, NEIGHBOUR = OfPort(10), OfPort(11)
 GONE_MAC, NEIGHBOUR_MAC, OTHER_MAC = "52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:99"
@@ -124,6 +124,18 @@ def test_on_a_lag_a_frame_comes_back_only_if_a_similar_one_was_flooded(
         return NEIGHBOUR in {copy.port for copy in copies}
 
     assert not delivered(flooded) and delivered(flooded | change)
+
+
+def test_on_a_lag_frames_that_come_back_are_dropped_unicast_after_a_broadcast_as_well() -> None:
+    built = build(Team(UPLINKS, (VmPort(GONE, UPLINKS), VmPort(NEIGHBOUR, UPLINKS)), True))
+    switch = Simulator(built, {*UPLINKS, GONE, NEIGHBOUR})
+    asks = frame(eth_src=GONE_MAC, **ASKS)
+    switch.receive(UPLINKS[0], frame(eth_src=OTHER_MAC, eth_dst=BROADCAST))
+    for sent in (asks, frame(eth_src=GONE_MAC, eth_dst=OTHER_MAC), asks):
+        assert switch.receive(GONE, sent)
+        assert not switch.receive(UPLINKS[1], sent), "it comes back"
+    other = frame(eth_src=GONE_MAC, **{**ASKS, "arp_tpa": 0xC0000264})
+    assert [copy.port for copy in switch.receive(UPLINKS[1], other)] == [GONE, NEIGHBOUR]
 
 
 ASK, SAY, YES = 100, 101, 1
