@@ -117,4 +117,5 @@ def not_done(row: BridgeRow, plain_uplinks: int) -> Iterator[str]:
         yield f"{found}; the service cannot connect without {SPOKEN}"
     if plain_uplinks >= 2 and row.attached and row.fail_mode != SECURE:
         found = f"Bridge {row.name} fail_mode: {row.fail_mode or 'standalone'}"
-        yield f"{found}; set {SECURE}, or the uplinks will form a loop when ovs-vswitchd restarts"
+        found += ", so the uplinks will form a loop when ovs-vswitchd restarts"
+        yield f"{found}; set {SECURE}: ovs-vsctl set-fail-mode {quoted(row.name)} {SECURE}"

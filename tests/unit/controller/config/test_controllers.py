@@ -72,7 +72,7 @@ STORIES = {
     },
     "one that was secure before attach is the operator's": f"""{FREE}=secure | {ATTACH}
         | set :fail_mode=None | column fail_mode None | ask show br0
-        | told …not done Bridge br0 fail_mode: standalone…secure…loop…""",
+        | told …not done Bridge br0 fail_mode: standalone…loop…; set secure: ovs-vsctl set-fail-mode br0 secure…""",
     "a bond needs none": "bond | column fail_mode None | warned",
     "a bridge that is not attached keeps its own": f"""{FREE}=None before={{"fail_mode":null}}
         | set :fail_mode=standalone | column fail_mode standalone""",

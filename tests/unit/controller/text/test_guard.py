@@ -135,7 +135,7 @@ UNQUOTED = {
         *("' -- '.join(disabling)", "' -- '.join(clear)"),
     ),
     "confirmations.py": ("UNCONFIRMED",),
-    "controllers.py": ("bridge", "SPOKEN"),
+    "controllers.py": ("bridge", "SECURE", "SPOKEN"),
     "detach.py": ("fault.text",),
     "explain.py": ("bridge",),
     "membership.py": (
