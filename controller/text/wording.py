@@ -78,7 +78,8 @@ def quoted(name: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return the text, truncated if it is too long to read."""
+    """Return the text, truncated if it is too long to read; in quotes if its ends are blank."""
+    text = text if text == text.strip() else shlex.quote(text)
     if len(text) <= MOST_CHARACTERS:
         return text
     return f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from controller.text.wording import because, in_words
+from controller.text.wording import because, in_words, invalid, unknown
 
 WORDS = os.strerror(errno.ENOENT)
 
@@ -30,3 +30,9 @@ def test_in_words(error: OSError, told: str) -> None:
 def test_the_file_is_named() -> None:
     assert because(OSError(errno.ENOENT, "ENOENT", "conf.db")) == f"conf.db: {WORDS}"
     assert because(ValueError("a value")) == "a value"
+
+
+def test_blanks_that_make_a_word_wrong_are_seen() -> None:
+    assert invalid("eth0 ", "eth0 or eth1") == "'eth0 ' is invalid; expected eth0 or eth1"
+    told = unknown("key of a bridge", "threshold ", ["threshold"], "ovs-lbt set --help")
+    assert told.startswith("no key of a bridge is named 'threshold ' (did you mean threshold?); ")
