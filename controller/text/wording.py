@@ -25,7 +25,7 @@ VANISHED = "the key has disappeared from the database, and the last keys stay in
 # The action if Open vSwitch is not running.
 STARTED = "start Open vSwitch: systemctl start openvswitch-switch"
 # The reason why a switch is not connected, and the action.
-UNREACHED = f"ovs-vswitchd is not running or does not answer; {STARTED}"
+UNREACHED = f"ovs-vswitchd is down, hangs or cannot create the bridge; {STARTED}, or see its log"
 
 
 class Refused(Exception):
