@@ -136,17 +136,17 @@ def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> N
     bridge, port = query.bridge, query.port
     known = bridge is None or bridge in names.bridges
     if not known and not _found(path, history.Query(bridge, last=1)):
-        raise ValueError(_unknown("bridge", bridge or "", names.bridges, "ovs-vsctl list-br"))
+        raise ValueError(_unknown("bridge", bridge or "", names.bridges))
     # The name of an address behind a VM port begins with the port's name.
     if port is not None and names.ports.isdisjoint((port, port.rpartition("/")[0])):
-        raise ValueError(_unknown("VM port", port, names.ports, "ovs-lbt show"))
+        raise ValueError(_unknown("VM port", port, names.ports))
 
 
-def _unknown(what: str, name: str, names: Collection[str], listing: str) -> str:
+def _unknown(what: str, name: str, names: Collection[str]) -> str:
     """Return the error text for an unknown name. `names`: the existing names; empty if not known."""
     if not names:
         return unknown(f"{what} in the history", name, (), "ovs-lbt history")
-    return f"{unknown(what, name, names, listing)}, or ovs-lbt history"
+    return f"{unknown(what, name, names, 'ovs-lbt show')}, or ovs-lbt history"
 
 
 def _found(path: Path, query: history.Query) -> list[dict[str, object]]:

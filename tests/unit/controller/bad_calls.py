@@ -54,8 +54,8 @@ REFUSED = {
     "explain nope": f"{UNKNOWN.format('nope')}; {IN_USE}",
     "explain eth0": A_PORT,
     # ---- history -----------------------------------------------------------------------
-    "history nobr": f"{NO_BRIDGE.format('nobr')}, or ovs-lbt history",
-    "history ''": f"{NO_NAME}, or ovs-lbt history",
+    "history nobr": f"no bridge is named nobr; {IN_USE}, or ovs-lbt history",
+    "history ''": f"no bridge is named ''; {IN_USE}, or ovs-lbt history",
     "history --port ''": f"no VM port is named ''; {IN_USE}, or ovs-lbt history",
     "history --port nope": f"no VM port is named nope; {IN_USE}, or ovs-lbt history",
     # ---- attach ------------------------------------------------------------------------

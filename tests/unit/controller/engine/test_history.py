@@ -160,7 +160,7 @@ def test_the_last_entries_come_oldest_first_and_by_bridge_port_and_time(
     [
         (
             "br8",
-            "no bridge is named br8 (did you mean br7?); to list the names: ovs-vsctl list-br, or"
+            "no bridge is named br8 (did you mean br7?); to list the names: ovs-lbt show, or"
             " ovs-lbt history",
         ),
         (
