@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from tests import documents
 from tests.reference import columns, commands, json_fields, metrics, settings
-from tests.switch.chaos import losses
 
 COMMAND = "python -m tests.reference"
 DOCS = documents.ROOT / "docs"
@@ -35,7 +34,6 @@ PAGES = (
     _markdown("reference/settings.md", settings.markdown),
     _markdown("reference/openvswitch.md", columns.markdown),
     _markdown("metrics.md", metrics.markdown),
-    _markdown("reliability/chaos.md", losses.table),
     _markdown("reference/commands.md", lambda: commands.markdown(MAN_PAGE.read_text())),
 )
 

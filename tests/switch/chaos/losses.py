@@ -7,13 +7,18 @@ Its frames are numbered and steady, so a loss is told as the time that so many f
 from __future__ import annotations
 
 import math
+import re
 import statistics
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from tests import documents
 from tests.switch.chaos import model
 from tests.switch.chaos.model import Event, Service, State
+from topologies.reports import stored
 
 PPS = 50
 FRAME_MS = 1000 / PPS
@@ -27,6 +32,21 @@ STOPPING = ("service-killed", "service-paused", "leader-killed", "leader-paused"
 # On a bond, NORMAL takes broadcasts from its active member, and we take those for a VM from its home.
 # The switch carries the change into its flow cache entry by entry: 14 ms at most in 50 changes.
 TAKEN_OVER_BROADCAST_MS = 20
+BEGIN, END = "<!-- losses: begin -->", "<!-- losses: end -->"
+RUNS = documents.ROOT / "docs/results/soak/losses"
+SOURCE = (
+    "*Source:* the files of [`results/soak/losses`](../results/soak/losses/seed-10.json);"
+    " `make soak SEED=N ARGS=--go-on`."
+)
+RUNS_BEGIN, RUNS_END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
+RUNS_HEAD = (
+    "| test network | seed | events | frames sent | lost in one event, at most | flows beyond their bound"
+    " | frames twice | load average | violations |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+)
+FINDINGS_HEAD = (
+    "| test network | seed | event | flows | most frames lost of one | ms | bound, ms |\n"
+    "|---|---:|---|---:|---:|---:|---:|"
+)
 HEAD = (
     "| event | link state | BFD | LACP | why |\n|---|---:|---:|---:|---|",
     "| event | lost at most, ms | why |\n|---|---:|---|",
@@ -362,3 +382,68 @@ def table() -> str:
 
 def _named(kinds: Iterable[str]) -> str:
     return ", ".join(f"`{kind}`" for kind in kinds)
+
+
+def runs() -> str:
+    """The published runs as Markdown, and what they lost beyond the bounds."""
+    found = [stored.read(path) for path in sorted(RUNS.glob("*.json"))]
+    lines = [RUNS_HEAD, *map(_run, found), "", SOURCE]
+    beyond = [row for run in found for row in _beyond(run)]
+    return "\n".join([*lines, "", FINDINGS_HEAD, *beyond, "", SOURCE] if beyond else lines)
+
+
+def _bed(run: Mapping[str, Any]) -> str:
+    extras = [name for name in ("adaptive", "standby") if run["extras"][name]]
+    return " ".join([run["team"].replace("-vlans", " uplinks").replace("-", " "), *extras])
+
+
+def _run(run: Mapping[str, Any]) -> str:
+    kinds = run["kinds"].values()
+    # Medians do not add up; the worst event of each kind does tell.
+    worst = max((kind["frames_lost"]["worst"] for kind in kinds), default=0)
+    cells = [
+        _bed(run),
+        str(run["seed"]),
+        str(run["events"]),
+        str(sum(kind["frames_sent"] for kind in kinds)),
+        str(worst),
+        str(sum(kind["flows_beyond_bound"] for kind in kinds)),
+        str(sum("twice" in finding["what"] for finding in run["beyond_bounds"])),
+        f"{run['load_average']['after'][0]:.1f}",
+        str(len(run["violations"])),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _beyond(run: Mapping[str, Any]) -> list[str]:
+    """What went beyond its bound, a row for each event and bound."""
+    events: dict[tuple[int, str, float], list[tuple[int, float]]] = {}
+    for finding in run["beyond_bounds"]:
+        told = re.search(
+            r"lost (\d+) of \d+ frames \(([\d.e+]+) ms.* -> at most ([\d.e+]+) ms", finding["what"]
+        )
+        if told:
+            key = finding["number"], finding["event"], float(told[3])
+            events.setdefault(key, []).append((int(told[1]), float(told[2])))
+    return [
+        f"| {_bed(run)} | {run['seed']} | {number}: `{event}` | {len(flows)}"
+        f" | {max(flows)[0]} | {max(flows)[1]:g} | {bound:g} |"
+        for (number, event, bound), flows in events.items()
+    ]
+
+
+def with_table(text: str) -> str:
+    """A document with the tables between their marks."""
+    text = documents.with_made(text, BEGIN, END, f"\n{table()}\n")
+    return documents.with_made(text, RUNS_BEGIN, RUNS_END, f"\n{runs()}\n")
+
+
+def main() -> int:
+    """Write the tables anew."""
+    page = Path(documents.ROOT) / "docs/reliability/chaos.md"
+    page.write_text(with_table(page.read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import documents
-from tests.unit.docs.measured import NUMBER
+from tests.unit.docs.figures import NUMBER
 
 DOCS = documents.ROOT / "docs"
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
