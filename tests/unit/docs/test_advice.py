@@ -30,6 +30,10 @@ ELSEWHERE = {
         "kernel/test_linux_bond.py",
         "test_there_and_back_under_traffic",
     ),
+    "config/controllers.not_done: ovs-vsctl set-fail-mode {} {SECURE}": (
+        "switch/test_check_configurations.py",
+        "test_the_fault_is_found_first_and_the_proposed_command_ends_it",
+    ),
     "from_linux_bond.survey: ovs-lbt detach {}": (
         "kernel/test_linux_bond.py",
         "test_there_and_back_under_traffic",

@@ -88,7 +88,12 @@ def test_a_frame_of_ours_that_comes_back_is_dropped_unless_its_address_or_its_po
 
 
 ARP, IPV4, IPV6 = 0x0806, 0x0800, 0x86DD
-ASKS = {"eth_type": ARP, "eth_dst": BROADCAST, "arp_spa": 0xC0000201, "arp_tpa": 0xC0000263}
+ASKS: dict[str, int | str] = {
+    "eth_type": ARP,
+    "eth_dst": BROADCAST,
+    "arp_spa": 0xC0000201,
+    "arp_tpa": 0xC0000263,
+}
 VRRP = {"eth_type": IPV4, "eth_dst": "01:00:5e:00:00:12", "ipv4_src": 0xC0000201}
 SOLICITS = {"eth_type": IPV6, "eth_dst": "33:33:ff:00:00:63", "ipv6_src": "fe80::1"}
 
