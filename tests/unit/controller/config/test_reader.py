@@ -135,7 +135,8 @@ def test_bad_value_is_reported_and_the_last_good_one_stays(key: str, text: str) 
     record, found, default, good, meaning = GOOD[key]
     never_good = with_key(key, text)
     assert found(never_good) == default
-    problem = f"{one_line(text) or NOTHING} is invalid; expected {EXPECTED[key]}"
+    shown = one_line(text if text == text.strip() else f"'{text}'") or NOTHING
+    problem = f"{shown} is invalid; expected {EXPECTED[key]}"
     assert messages(never_good) == [f"{record} ovs-lbt-{key}: {problem}"]
 
     still = with_key(key, text, with_key(key, good))

@@ -198,7 +198,7 @@ def test_output_that_cannot_be_written_is_told(
 ) -> None:
     program = "from controller import cli; exit(cli.main())"
     done = subprocess.run(
-        ["bash", "-c", f"exec {sys.executable} -c '{program}' {words} {redirected}"],
+        ["bash", "-c", f"exec {quoted(sys.executable)} -c '{program}' {words} {redirected}"],
         env={"PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,
