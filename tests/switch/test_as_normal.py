@@ -151,9 +151,9 @@ def test_on_a_lag_an_address_that_has_moved_away_silently_is_heard(
     with service.attached(bed, "--policy", "originating-port"):
         own, end = bed.frame_of(vm), bed.uplinks[1].upstream_end
         reflected = bed.shot(end, frames.broadcast, vm.mac, 0, 0, "reflected")
-        copies = bed.fire([own, reflected])
-        assert Counter(copies[own.frame_id].points)[str(neighbour)] == 1
-        assert not copies[reflected.frame_id].points
+        # One after the other: what comes from two ports at once, Open vSwitch takes in any order.
+        assert Counter(bed.comes_out(own))[str(neighbour)] == 1
+        assert bed.comes_out(reflected) == []
         time.sleep(LOCKED_S)
         assert from_there() == alone
         # Its neighbours now send to where it is.
@@ -195,13 +195,19 @@ def test_on_a_lag_routers_here_and_elsewhere_share_an_address(bed: Bed, service:
 
     numbers = itertools.cycle(((1, 2), (3, 4), (5, 6)))
     bed.introduce_to_normal()
-    alone = [heard() for _ in range(SHARED_TURNS)]
+    alone = heard()
     with service.attached(bed, "--policy", "originating-port"):
         bed.introduce()
-        assert [heard() for _ in range(SHARED_TURNS)] == alone
+        found = [heard() for _ in range(SHARED_TURNS)]
+        # What is sent to the last one, the bond alone may send by a cached flow for a moment.
+        to_it = [(NETWORK, 0)]
+        for turn in found:
+            assert [turn[0::3], turn[1::3]] == [alone[0::3], alone[1::3]]
+            assert all([*at.elements()] == to_it for at in turn[2::3])
         own, end = bed.frame_of(router, source=SHARED_MAC), bed.uplinks[1].upstream_end
         reflected = bed.shot(end, frames.broadcast, SHARED_MAC, 0, 0, "reflected")
-        assert not bed.fire([own, reflected])[reflected.frame_id].points
+        # One after the other: what comes from two ports at once, Open vSwitch takes in any order.
+        assert bed.comes_out(own) and bed.comes_out(reflected) == []
 
 
 @on_beds(*[spec for spec in NO_LAG if spec.on_bond])

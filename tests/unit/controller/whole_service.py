@@ -279,7 +279,8 @@ class Service(Story):
             super().do_back()
 
     def do_switch(self) -> None:
-        """The switch restarts."""
+        """The switch restarts. Nobody can announce a VM that is silent then."""
+        self.networks[self.chosen].ports.clear()
         self.disconnect(self.chosen)
         self.learning.restart()
         self.connect(self.chosen)
