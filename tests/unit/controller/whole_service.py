@@ -67,8 +67,9 @@ QUIET_S = 30.0
 # Under `adaptive`, a unit is not moved because of load if it has moved so often within that time.
 MOVES_MAX, MOVES_WITHIN_S = 4, 180.0
 MOVED = re.compile(r"(\S+): (\S+): \S+ -> \S+ \((\w+)\)$")
-# What the service keeps of a bridge with up to a few dozen VMs, in objects of Python.
-OBJECTS_MAX = 25_000
+# What the service keeps of a bridge with a few VMs, in objects of Python. Samples of the buckets of a hash
+# are 25,000 of them, for as long as a hash is used.
+OBJECTS_MAX = 50_000
 Frame = Mapping[str, int]
 
 
