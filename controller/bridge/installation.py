@@ -406,6 +406,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         """Restore state from the installed flows and groups, which an earlier service may have left."""
         bridge, found = self.bridge, self.installed or EMPTY
         bridge.no_flood.restore(found)
+        bridge.announcer.restore(found)
         self.found_homes |= buckets.installed(found, self.config)
         bridge.address_units.restore(found, self.config)
         if first_reading:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from controller.api.engine_commands import Command, DeliverFrame, ReadLearned, Renew, SendFrame
 from controller.api.events import LearnedRead
 from controller.config.values import BridgeConfig
-from controller.dataplane import frames, specs
+from controller.dataplane import frames, specs, tables
 from controller.dataplane.hashing import is_hashed
 from controller.features.feature import Feature, Schedule, Timer
 from controller.features.learned_addresses import learns
@@ -104,15 +104,24 @@ class Announcer(Feature[LearnedRead]):
             announced |= otherwise | rehashed
         self.announce(announced, now_s)
 
+    def restore(self, found: specs.Pipeline) -> None:
+        """Take from the switch which VM ports a policy hashes by address, when the service starts."""
+        for port in self.config.vm_ports:
+            if tables.Group.BINDING.id_of(port.ofport) in found.groups:
+                hashed = PRESETS[port.policy].classifier.by_address and is_hashed(
+                    found, port.ofport
+                )
+                self._hashed.setdefault(int(port.ofport), hashed)
+
     def _take_rehashed(self) -> frozenset[int]:
         """Return the VM ports whose addresses the switch has begun, or has stopped, to place by a hash.
 
         Their addresses have other uplinks then, although the ports have not moved.
         """
-        installed, split = self.bridge.installed or specs.EMPTY, self.bridge.placing.split
-        before, self._hashed, changed = self._hashed, {}, set()
+        installed, changed = self.bridge.installed or specs.EMPTY, set()
+        before, self._hashed = self._hashed, {}
         for port in self.config.vm_ports:
-            ofport, policy = int(port.ofport), hashed_by(port, split)
+            ofport, policy = int(port.ofport), hashed_by(port, self.bridge.placing.split)
             wanted = policy is not None and PRESETS[policy].classifier.by_address
             was = before.get(ofport, wanted)
             self._hashed[ofport] = was
