@@ -7,7 +7,8 @@ import pytest
 from tests.unit.controller.whole_service import Service
 
 
-@pytest.mark.parametrize("seed", range(1, 51))
+# Seed 313: a rule ends a hash after a restart of the service.
+@pytest.mark.parametrize("seed", [*range(1, 50), 313])
 def test_frames_arrive_once_whatever_happens(seed: int) -> None:
     Service(seed).live(minutes=1)
 
