@@ -59,9 +59,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle that has been sent but not answered. `waiting`: the replies to send after the answer."""
+    """A bundle that has been sent but not answered.
+
+    `before`: what is installed until the answer. `waiting`: the replies to send after the answer.
+    """
 
     bundle_id: int
+    before: Pipeline
     step: Step
     moves: tuple[Move, ...]
     waiting: tuple[Reply, ...]
@@ -258,7 +262,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         if step.final:
             waiting, self.waiting = tuple(self.waiting), []
         self._bundles += 1
-        self._bundle = Bundle(self._bundles, step, moves, waiting)
+        self._bundle = Bundle(self._bundles, self.installed or EMPTY, step, moves, waiting)
         return self._bundle
 
     def _finish_bundle(self, done: BundleDone, now_s: float) -> list[Command]:
@@ -307,7 +311,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         moves = [move for move in bundle.moves if not move.is_resplit]
         if bridge.announces:
             bridge.inbound_check.watch_moves(moves, now_s)
-        bridge.announcer.announce_moves(moves, now_s)
+        bridge.announcer.announce_moves(moves, bundle.before, now_s)
         bridge.announcer.reads_ahead = False
         return [*commands, *placing.remembered({move.unit for move in moves})]
 
@@ -406,7 +410,6 @@ class Installation(Feature[InstalledRead | BundleDone]):
         """Restore state from the installed flows and groups, which an earlier service may have left."""
         bridge, found = self.bridge, self.installed or EMPTY
         bridge.no_flood.restore(found)
-        bridge.announcer.restore(found)
         self.found_homes |= buckets.installed(found, self.config)
         bridge.address_units.restore(found, self.config)
         if first_reading:

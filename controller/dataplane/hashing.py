@@ -95,13 +95,6 @@ def _leave(port: VmPort, uplink: OfPort, team: Team) -> specs.Actions:
     return (*lane, home, hashed, specs.Resubmit(Table.HASH))
 
 
-def is_hashed(installed: specs.Pipeline, ofport: int) -> bool:
-    """Return whether a hash chooses the uplinks of a VM port's frames."""
-    group = installed.groups.get(Group.BINDING.id_of(ofport))
-    actions = (action for bucket in group.buckets for action in bucket.actions) if group else ()
-    return any(isinstance(a, SetField) and a.field == Register.HASHED for a in actions)
-
-
 def flows(team: Team) -> Iterator[FlowSpec]:
     for port in team.vm_ports:
         sent, counts = {Register.VM_PORT: port.ofport}, tables.cookie(Kind.FROM_VM, port.ofport)

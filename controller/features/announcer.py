@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from controller.api.engine_commands import Command, DeliverFrame, ReadLearned, Renew, SendFrame
 from controller.api.events import LearnedRead
 from controller.config.values import BridgeConfig
-from controller.dataplane import frames, specs, tables
-from controller.dataplane.hashing import is_hashed
+from controller.dataplane import frames, specs
 from controller.features.feature import Feature, Schedule, Timer
 from controller.features.learned_addresses import learns
 from controller.teaming.address_units import Located
-from controller.teaming.buckets import hashed_by
+from controller.teaming.buckets import hashed_by, rehashed
 from policies.model import Move
 from policies.presets import PRESETS
 
@@ -48,8 +47,6 @@ class Announcer(Feature[LearnedRead]):
     introductions: list[Command] = field(default_factory=list)
     # Whether a reading was requested directly after the pending bundle, to show the state after the bundle.
     reads_ahead: bool = False
-    # Whether the switch places each address behind a VM port by a hash, by the port's ofport.
-    _hashed: dict[int, bool] = field(default_factory=dict)
     # When addresses may be read again for units or queues, in seconds of engine time.
     _read_again_s: float = 0.0
 
@@ -92,43 +89,19 @@ class Announcer(Feature[LearnedRead]):
             waiting, self._waiting = self._waiting, frozenset()
             self.announce(waiting, now_s)
 
-    def announce_moves(self, moves: Iterable[Move], now_s: float) -> None:
-        """Announce VM ports that have moved, and moved addresses that are separate units."""
-        bridge = self.bridge
+    def announce_moves(self, moves: Iterable[Move], before: specs.Pipeline, now_s: float) -> None:
+        """Announce VM ports and addresses whose uplinks have changed, with or without a move.
+
+        `before`: what was installed until then.
+        """
+        bridge, installed = self.bridge, self.bridge.installed or specs.EMPTY
         announced = self.carried_by(self._seen_upstream(moves))
         otherwise = bridge.address_units.take_unannounced(
-            bridge.installed or specs.EMPTY, bridge.config, bridge.placing.on_switch.bound
+            installed, bridge.config, bridge.placing.on_switch.bound
         )
-        rehashed = self._take_rehashed()
         if not bridge.config.on_a_lag:
-            announced |= otherwise | rehashed
+            announced |= otherwise | rehashed(before, installed, bridge.config)
         self.announce(announced, now_s)
-
-    def restore(self, found: specs.Pipeline) -> None:
-        """Take from the switch which VM ports a policy hashes by address, when the service starts."""
-        for port in self.config.vm_ports:
-            if tables.Group.BINDING.id_of(port.ofport) in found.groups:
-                hashed = PRESETS[port.policy].classifier.by_address and is_hashed(
-                    found, port.ofport
-                )
-                self._hashed.setdefault(int(port.ofport), hashed)
-
-    def _take_rehashed(self) -> frozenset[int]:
-        """Return the VM ports whose addresses the switch has begun, or has stopped, to place by a hash.
-
-        Their addresses have other uplinks then, although the ports have not moved.
-        """
-        installed, changed = self.bridge.installed or specs.EMPTY, set()
-        before, self._hashed = self._hashed, {}
-        for port in self.config.vm_ports:
-            ofport, policy = int(port.ofport), hashed_by(port, self.bridge.placing.split)
-            wanted = policy is not None and PRESETS[policy].classifier.by_address
-            was = before.get(ofport, wanted)
-            self._hashed[ofport] = was
-            if was is not wanted and is_hashed(installed, ofport) is (policy is not None):
-                self._hashed[ofport] = wanted
-                changed.add(ofport)
-        return frozenset(changed)
 
     def announce_failover(self) -> list[Command]:
         """Announce VM ports and addresses immediately if a link failure changed their uplink.

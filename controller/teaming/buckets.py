@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.dataplane.specs import GroupSpec, Pipeline, SetField
-from controller.dataplane.tables import bucket_group_id
+from controller.dataplane.tables import Group, Register, bucket_group_id
 from controller.dataplane.team import Endpoint, Hash
 from controller.teaming.own_addresses import address_of_ours
 from policies.classifiers import BUCKETS
@@ -174,6 +174,30 @@ def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
             for u in config.uplinks
         )
         yield Endpoint(port.ofport, port.tunnel_mac, tuple(macs))
+
+
+def number_in(pipeline: Pipeline, ofport: OfPort) -> int | None:
+    """Return the number of the hash that spreads a VM port's frames on the switch; None if none does."""
+    group = pipeline.groups.get(Group.BINDING.id_of(ofport))
+    for action in group.buckets[0].actions if group and group.buckets else ():
+        if isinstance(action, SetField) and action.field == Register.HASHED:
+            return int(action.value)
+    return None
+
+
+def rehashed(before: Pipeline, after: Pipeline, config: BridgeConfig) -> set[int]:
+    """Return the VM ports, by ofport, whose addresses a hash has begun, or has stopped, to place.
+
+    Their addresses have other uplinks then, although the ports have not moved.
+    """
+    by_address = {number_of(p) for p in ALWAYS_HASHED if PRESETS[p].classifier.by_address}
+    return {
+        int(port.ofport)
+        for port in config.vm_ports
+        if Group.BINDING.id_of(port.ofport) in before.groups
+        and (number_in(before, port.ofport) in by_address)
+        is not (number_in(after, port.ofport) in by_address)
+    }
 
 
 def installed(pipeline: Pipeline, config: BridgeConfig) -> dict[str, str]:

@@ -10,10 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.config.values import BridgeConfig, VmPortConfig
-from controller.dataplane.specs import Pipeline, SetField
-from controller.dataplane.tables import Group, Register
+from controller.dataplane.specs import Pipeline
 from controller.teaming.bindings import Bound
-from controller.teaming.buckets import number_of
+from controller.teaming.buckets import number_in, number_of
 from policies.model import Move, Reason
 from policies.presets import PRESETS
 
@@ -151,10 +150,9 @@ def allowed(config: BridgeConfig, names: Collection[str]) -> frozenset[str]:
 
 def installed(pipeline: Pipeline, config: BridgeConfig) -> list[str]:
     """Return the VM ports that can be split and that the installed pipeline spreads."""
-    found = []
-    for port in config.vm_ports:
-        group = pipeline.groups.get(Group.BINDING.id_of(port.ofport))
-        if may_split(port, config.on_a_lag) and group and group.buckets:
-            spread = SetField(Register.HASHED, number_of(port.policy))
-            found += [port.name] if spread in group.buckets[0].actions else []
-    return found
+    return [
+        port.name
+        for port in config.vm_ports
+        if may_split(port, config.on_a_lag)
+        and number_in(pipeline, port.ofport) == number_of(port.policy)
+    ]
