@@ -81,7 +81,7 @@ def _beyond_limit(
             cookie(Kind.LEARNED, number),
             timeout_s,
             (*in_vlan, FROM_SOURCE, *loads),
-            priority=5,
+            priority=6 if in_vlan else 5,
             limit=tables.ADDRESSES_PER_PORT_MAX,
             success=Register.LEARNED if table == Table.LOCAL_SOURCE else None,
         )
