@@ -108,14 +108,14 @@ class Simulator:
         # What the switch has learned, and until when it keeps it.
         self.learned: dict[tuple[int, int, Match], tuple[FlowSpec, float]] = {}
         # What it learns from a frame, it looks up with the next one.
-        self._new: set[tuple[int, int, Match]] = set()
+        self._known = self.learned
         self._tables: dict[int, list[FlowSpec]] = {}
         for flow in sorted(installed.flows.values(), key=lambda flow: -flow.priority):
             self._tables.setdefault(flow.table, []).append(flow)
 
     def receive(self, ofport: int, sent: Mapping[str, int]) -> list[Copy]:
         """The copies of a frame that comes in by a port; none goes back by it, or by a port that is down."""
-        self._new.clear()
+        self._known = dict(self.learned)
         outside = {name: value for name, value in sent.items() if not name.startswith(INSIDE)}
         found = self.look_up(Table.CLASSIFY, {**outside, "in_port": ofport})
         return [
@@ -139,9 +139,8 @@ class Simulator:
         """The flows of a table that a frame matches, the highest priority first."""
         learned = [
             flow
-            for key, (flow, until_s) in self.learned.items()
-            if key[0] == table and key not in self._new
-            if until_s > self.now_s and matches(flow, now)
+            for flow, until_s in self._known.values()
+            if flow.table == table and until_s > self.now_s and matches(flow, now)
         ]
         installed = (flow for flow in self._tables.get(table, ()) if matches(flow, now))
         learned.sort(key=lambda flow: -flow.priority)
@@ -193,7 +192,10 @@ class Simulator:
         return bucket.watch_port is None or bucket.watch_port in self.alive
 
     def _learn(self, action: Learn, now: Mapping[str, int]) -> bool:
-        """Add or refresh a flow, unless as many with its cookie are there as may be. Whether it exists then."""
+        """Add, replace or refresh a flow. Whether it is there then.
+
+        At the limit of flows with its cookie, the switch only refreshes what is there unchanged.
+        """
         match: dict[str, MatchValue] = {}
         loads: list[Action] = []
         for spec in action.specs:
@@ -213,15 +215,13 @@ class Simulator:
             cookie=action.cookie,
         )
         self.forget(lambda old, until_s: until_s <= self.now_s)
-        alike = [
-            known.key
+        alike = sum(
+            (known.table, known.cookie) == (flow.table, flow.cookie)
             for known, _ in self.learned.values()
-            if (known.table, known.cookie) == (flow.table, flow.cookie)
-        ]
-        if action.limit and flow.key not in alike and len(alike) >= action.limit:
+        )
+        unchanged = self.learned.get(flow.key, (None, 0))[0] == flow
+        if action.limit and not unchanged and alike >= action.limit:
             return False
-        if flow.key not in self.learned:
-            self._new.add(flow.key)
         self.learned[flow.key] = flow, self.now_s + (action.hard_timeout_s or math.inf)
         return True
 
