@@ -118,8 +118,8 @@ test: setup-kernel
 		$(COMPUTE) $(PYTEST_ARGS) || compute=$$?; \
 	[[ $$compute != 2 ]] || exit 2; \
 	wait $$guest || kernel=$$?; cat $$log; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not thorough" \
-		$(SWITCHES) $(PYTEST_ARGS) || switches=$$?; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-profile test \
+		-m "not thorough" $(SWITCHES) $(PYTEST_ARGS) || switches=$$?; \
 	[[ $$kernel == 0 && $$compute$$switches =~ ^(00|05|50)$$ ]] || { \
 		echo "make test failed: status $$compute of $(COMPUTE), $$switches of $(SWITCHES), $$kernel of $$log" >&2; \
 		exit 1; }

@@ -22,8 +22,11 @@ settings.register_profile(
 )
 # For `make test-quick`: fewer examples. `tests/unit/examples.py` is for tests that need another number.
 settings.register_profile("quick", settings.get_profile("any machine"), max_examples=12)
-# For `make test`. Nothing else chooses a profile, so `make test-all` runs all examples.
-settings.register_profile("test", settings.get_profile("any machine"), max_examples=40)
+# For `make test`: the same examples each time, so that only a change can fail it. Nothing else chooses a
+# profile, so `make test-all` runs all examples, and draws new ones.
+settings.register_profile(
+    "test", settings.get_profile("any machine"), max_examples=40, derandomize=True
+)
 settings.load_profile("any machine")
 TESTS = Path(__file__).parent
 # What runs the tests with a marker.

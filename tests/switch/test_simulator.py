@@ -24,6 +24,7 @@ from tests.switch.bed import PLAIN, Bed, BedSpec, on_beds
 from tests.switch.direct import Direct
 from tests.switch.trace import Tracer
 from tests.unit.controller.dataplane.teams import MACS, TAGS, UPLINKS, own_mac, teams
+from tests.unit.examples import examples
 from tests.unit.simulator import Simulator, fields_of
 
 FRAMES = 60
@@ -61,7 +62,7 @@ def numbered(bed: Bed) -> Mapping[int, str]:
 
 
 @settings(
-    max_examples=20,
+    max_examples=examples(500),
     deadline=None,
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
