@@ -97,6 +97,11 @@ class Engine:
     def _tick(self, bridge: Bridge, now_s: float) -> Commands:
         return self.fleet.alone(bridge.config.name, lambda: bridge.tick(now_s), now_s)
 
+    def set_clock(self, epoch_s: float) -> Commands:
+        """Use a new `epoch_s` after the wall clock was set."""
+        self.fleet.set_clock(epoch_s)
+        return self.confirmations.follow_clock()
+
     def deadline_s(self) -> float:
         """Return the time when the next `Tick` is due; infinity if no timer is set."""
         self._schedule()

@@ -263,7 +263,7 @@ class Service:
         """Adjust reported times if the wall clock was set, for example some time after a boot."""
         epoch_s = _epoch_s()
         if abs(epoch_s - self._engine.fleet.epoch_s) > CLOCK_SET_S:
-            self._engine.fleet.set_clock(epoch_s)
+            self._carry_out_all(self._engine.set_clock(epoch_s))
 
     def _report(self) -> None:
         """Report the state of the connections to the supervisor."""

@@ -158,6 +158,16 @@ class Confirmations:
             del self._waiting[name]
         return commands
 
+    def follow_clock(self) -> Commands:
+        """Store the deadlines again, after the host's clock was set: the time to confirm does not change."""
+        settings = tuple(
+            replace(there.change, until_s=until_s).as_setting(there.name)
+            for there in self._next()
+            if not there.failed and not there.change.begun
+            if (until_s := self.fleet.epoch_s + there.due_s - GRACE_S) > 0
+        )
+        return [Write(settings)] if settings else []
+
     # ---- requests ------------------------------------------------------------------------
 
     def confirm(self, request_id: int, row: BridgeRow, now_s: float) -> Doing:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from controller.api.engine_commands import Apply, SendFrame
+from controller.api.engine_commands import Apply, SendFrame, Write
 from controller.config.rows import BridgeRow
 from controller.dataplane import frames
 from controller.dataplane.specs import EMPTY
@@ -99,6 +99,23 @@ def test_a_service_that_starts_waits_for_the_rest_and_no_longer(
         assert attached(here)
     here.run_for(3)
     assert here.rows["br0"] == BARE and here.switches["br0"].installed == EMPTY
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -10.0], ids=["forward", "back"])
+def test_the_time_to_confirm_stays_the_same_when_the_clock_is_set(step_s: float) -> None:
+    here = attached_for_now()
+    here.run_for(20)
+    (before,) = waits(here)
+    (stored,) = here.engine.set_clock(step_s)
+    assert isinstance(stored, Write)
+    here.write(with_ids(here.rows["br0"], unconfirmed=str(stored.settings[0].value)))
+    (after,) = waits(here)
+    assert after["left_s"] == before["left_s"] == pytest.approx(WAIT_S - 20, abs=2)
+    assert float(str(after["until"])) == pytest.approx(float(str(before["until"])) + step_s)
+    here.run_for(30)
+    assert attached(here)
+    here.run_for(15)
+    assert here.rows["br0"] == BARE
 
 
 def test_it_is_tried_until_the_database_takes_it() -> None:
