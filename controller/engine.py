@@ -135,7 +135,7 @@ class Engine:
         match event:
             case events.BridgeEvent():
                 return {event.bridge}
-            case events.Challenged() | events.Faulted():
+            case events.Challenged() | events.Faulted() | events.Unstored():
                 return set()
             case events.Tick():
                 return self._due(now_s)
@@ -154,6 +154,9 @@ class Engine:
             case events.Challenged():
                 self.fleet.challenged_s = now_s
                 return self._answer()
+            case events.Unstored(why=why):
+                self.fleet.unstored = why
+                return []
             case events.Faulted():
                 self.fleet.faults[event.part] = event
                 return []

@@ -44,6 +44,13 @@ class DatabaseRead(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Unstored(Event):
+    """The database cannot store settings, for example on a full disk. `why`: empty once they are stored."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class AddressesRead(Event):
     """The IP addresses of this host's devices, by device name; sent after every change.
 

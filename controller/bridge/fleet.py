@@ -91,6 +91,8 @@ class Fleet:
     leads: bool = True
     # The content of the database, as last read.
     database: DatabaseRead = field(default_factory=lambda: DatabaseRead(()))
+    # Why the database does not store settings, for which no request waits; empty if it stores them.
+    unstored: str = ""
     # When a service on standby last checked whether this service is alive.
     challenged_s: float | None = None
     bridges: dict[str, Bridge] = field(default_factory=dict)

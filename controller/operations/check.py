@@ -444,6 +444,9 @@ def _of_host(fleet: Fleet, now_s: float) -> Iterator[Finding]:
         yield Finding(WARNING, "fault", text, runbook="OvsLbtFault")
     if fleet.database.lacking:
         yield Finding(ERROR, "schema", fleet.database.lacking)
+    if fleet.unstored:
+        text = f"{fleet.unstored}; a restarted service would not know the latest bindings"
+        yield Finding(WARNING, "unstored", f"{text}; check ovsdb-server and its disk")
     if unknown := advice.release_warning(fleet.database.ovs_version):
         yield Finding(NOTE, "release", unknown)
     if (asked_s := fleet.challenged_s) is None:

@@ -20,7 +20,7 @@ from ovsdbapp.exceptions import TimeoutException
 from ovsdbapp.schema.open_vswitch import impl_idl
 
 from controller.api.engine_commands import Setting, Write
-from controller.api.events import Challenged, DatabaseRead, Event, Leading, Written
+from controller.api.events import Challenged, DatabaseRead, Event, Leading, Unstored, Written
 from controller.config.rows import BridgeRow
 from controller.host import faults
 from controller.host.programs import wait_until
@@ -92,7 +92,7 @@ class Database:
         self._submit = submit
         self._writes: queue.SimpleQueue[Write] = queue.SimpleQueue()
         self._kept: dict[tuple[str, str, str, str], Setting] = {}
-        self._refused: str | None = None
+        self._unstored = ""
         self._last: DatabaseRead | None = None
         self._known = threading.Event()
         local = remote.startswith("unix:")
@@ -210,22 +210,31 @@ class Database:
         """
         if self._stands_by:
             self._kept.clear()
-        kept = self._kept if self.is_current else {}
-        if not kept:
+        if not self._kept:
+            self._tell("")
+        if not (kept := self._kept if self.is_current else {}):
             return
-        before, self._refused = self._refused, self._commit(kept.values())
-        if self._refused is not None and self._refused.startswith(CANNOT_STORE):
-            if self._refused != before:
-                LOG.warning("%s; this is repeated until they are stored", self._refused)
+        refused = self._commit(kept.values())
+        self._tell(refused if refused and refused.startswith(CANNOT_STORE) else "")
+        if self._unstored:
             return
         self._kept = {}
-        for setting in kept.values() if self._refused is not None else ():
+        for setting in kept.values() if refused is not None else ():
             if (error := self._commit((setting,))) is None or self._stands_by:
                 continue
             if self.is_current and not error.startswith(CANNOT_STORE):
                 LOG.warning("%s %s: %s", setting.record, setting.key, error)
             else:
                 self._kept[setting.place] = setting
+
+    def _tell(self, unstored: str) -> None:
+        """Log and submit why the kept settings cannot be stored, if that has changed."""
+        if unstored == self._unstored:
+            return
+        self._unstored = unstored
+        if unstored:
+            LOG.warning("%s; this is repeated until they are stored", unstored)
+        self._submit(Unstored(unstored))
 
     def _commit(self, settings: Iterable[Setting], applied: bool = False) -> str | None:
         if not self.is_current:

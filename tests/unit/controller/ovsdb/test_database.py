@@ -14,6 +14,7 @@ import pytest
 from ovsdbapp.exceptions import TimeoutException
 
 from controller.api.engine_commands import Setting
+from controller.api.events import Event, Unstored
 from controller.config.rows import Ovn, Tunnel
 from controller.host import devices
 from controller.ovsdb import database, records
@@ -305,7 +306,8 @@ def test_what_the_service_writes_survives_a_full_disk(
     session = SimpleNamespace(is_connected=lambda: True)
     here.replica = SimpleNamespace(is_current=True, contends=False, _session=session)  # type: ignore[assignment]
     here._api = server  # type: ignore[assignment]
-    here._refused, server.error = None, error
+    submitted = list[Event]()
+    here._unstored, here._submit, server.error = "", submitted.append, error
     monkeypatch.setattr(Database, "_command", lambda _, setting: setting)
     settings = [
         Setting("Interface", name, "binding", "eth0") for name in ("vnet0", "gone", "vnet1")
@@ -315,10 +317,12 @@ def test_what_the_service_writes_survives_a_full_disk(
         here._write_kept()
     assert len(here._kept) == 3 and not server.stored
     (line,) = caplog.messages
-    assert told in line
+    (unstored,) = submitted
+    assert told in line and isinstance(unstored, Unstored) and line.startswith(unstored.why)
     server.error = None
     here._write_kept()
     assert not here._kept, "a record that is gone is not waited for"
+    assert submitted == [unstored, Unstored("")]
     assert [place[1] for place in server.stored] == ["vnet0", "vnet1"]
 
 
