@@ -43,7 +43,7 @@ STEPS = (
     tuple(f"role UPLINK {role}" for role in ("active", "active", "standby", "drained")),
     ("ask drain UPLINK", "ask undrain UPLINK", "ask undrain UPLINK"),
     ("ask move VM UPLINK", "ask pin VM UPLINK", "ask unpin VM", "ask unpin VM"),
-    ("newcomer", "leaver VM", "tag VM 20", "tag VM 0"),
+    ("newcomer", "leaver VM", "migrate VM", "return", "tag VM 20", "tag VM 0"),
     ("gone", "back", "back", "hold", "answer", "answer", "switch", "service", "spoil"),
     ("refuse bundle no", "refuse flags no", "refuse write no", "accept", "accept"),
     tuple(f"ask set bridge BRIDGE policy={policy}" for policy in POLICIES),
@@ -153,6 +153,8 @@ class Network:
     chosen: random.Random
     # The port behind which an address of a VLAN is.
     ports: dict[tuple[int, int], int] = field(default_factory=dict)
+    # The addresses and VLANs of VMs that have moved to the host behind it.
+    migrated: list[tuple[str, int]] = field(default_factory=list)
 
     def receive(self, port: int, sent: Frame, live: Sequence[int]) -> list[int]:
         """The ports to which a frame goes that came by a port: uplinks, or the host's."""
@@ -235,9 +237,10 @@ class Service(Story):
         filled = step.replace("UPLINK", one.choice(uplinks)).replace("VM", one.choice(vms))
         filled = filled.replace("BRIDGE", self.chosen)
         word = filled.split()[0]
-        if word in ("gone", "newcomer", "leaver", "switch", "hold", "tag") and self.is_away:
+        changes = ("gone", "newcomer", "leaver", "migrate", "return", "switch", "hold", "tag")
+        if word in changes and self.is_away:
             return
-        if word == "leaver" and len(vms) == 1:
+        if word in ("leaver", "migrate") and len(vms) == 1:
             return
         self.told.append(f"{self.now_s:.1f} {self.chosen} {filled}")
         self.carry_out(filled)
@@ -257,12 +260,34 @@ class Service(Story):
             self.set_link(ofport, up, self.chosen)
 
     def do_newcomer(self) -> None:
+        self._add(FIRST_VM_PORT + self.made + 1)
+
+    def _add(self, vm: int) -> str:
         self.made += 1
-        end = "" if self.chosen == "br0" else f"-{self.chosen}"
-        self.do_add(f"vnet{self.made}{end}", str(FIRST_VM_PORT + self.made))
+        name = f"vnet{self.made}" + ("" if self.chosen == "br0" else f"-{self.chosen}")
+        self.do_add(name, str(vm))
+        return name
 
     def do_leaver(self, name: str) -> None:
         self.do_del(name)
+
+    def do_migrate(self, name: str) -> None:
+        """The VM moves to the host in the network, which announces it."""
+        vm = self.named(name)
+        moved = address(vm), self.vlan(vm)
+        self.do_del(name)
+        self.networks[self.chosen].migrated.append(moved)
+        self.travel(HOST, frames.rarp, moved[1], moved[0])
+
+    def do_return(self) -> None:
+        """A VM returns from the network to a new port, and announces itself."""
+        if migrated := self.networks[self.chosen].migrated:
+            mac, vlan = migrated.pop()
+            vm = int(mac[-2:], 16)
+            name = self._add(vm)
+            if vlan:
+                self.do_set(f"{name}:tag={vlan}")
+            self.travel(vm, frames.rarp, vlan)
 
     def do_tag(self, name: str, vlan: str) -> None:
         """The VM has another VLAN, in which the network may have known it where it was long ago."""
@@ -328,6 +353,7 @@ class Service(Story):
                 self.broadcast(vm, settled=True)
             for vlan in {self.vlan(vm) for vm in vms.values()}:
                 self.broadcast(HOST, vlan, settled=True)
+            self.check_migrated()
             for vm in vms.values():
                 self.unicast(HOST, vm, settled=True)
                 self.unicast(vm, HOST, settled=True)
@@ -335,6 +361,16 @@ class Service(Story):
         self.log.clear()
         objects = size_of(self.engine)
         assert objects < OBJECTS_MAX * len(self.switches), f"the engine has {objects} objects"
+
+    def check_migrated(self) -> None:
+        """VMs that have moved to the network are there for each VM of their VLAN, and the other way."""
+        for mac, vlan in self.networks[self.chosen].migrated:
+            heard = self.travel(HOST, frames.broadcast, vlan, mac)
+            self.judge(f"broadcast of {mac}", heard, self.hearing(vlan), settled=True)
+            for vm in self._vm_ports().values():
+                if self.vlan(vm) == vlan:
+                    heard = self.travel(vm, frames.to(mac), vlan)
+                    self.judge(f"unicast of {vm} to {mac}", heard, {HOST}, settled=True)
 
     def check_upstream(self) -> None:
         """The network sends to each VM by the uplink by which the VM sends."""
@@ -413,9 +449,11 @@ class Service(Story):
         assert not heard or max(heard.values()) == 1, f"{what} was heard twice: {heard}"
         assert not settled or heard.keys() == to, f"{what} was not heard at {to - heard.keys()}"
 
-    def travel(self, sender: int, build: frames.Builder, vlan: int) -> Counter[int] | None:
+    def travel(
+        self, sender: int, build: frames.Builder, vlan: int, source: str = ""
+    ) -> Counter[int] | None:
         """How often each VM port and the host gets a frame; None where NORMAL has a part in it."""
-        sent = fields_of(build(address(sender), vlan if sender == HOST else 0, 0))
+        sent = fields_of(build(source or address(sender), vlan if sender == HOST else 0, 0))
         heard: Counter[int] = Counter()
         if sender == HOST:
             coming = deque(self._through_network(HOST, sent, heard))
