@@ -114,7 +114,12 @@ class Loads:
         `address_units`: the names of address units, each with the ofport of its VM port, by slot.
         `uplinks`: the ofports of uplinks.
         """
-        counted_bytes = sum(self._take_flows(*unit, keep_s) for unit in read.units)
+        counted_bytes = 0.0
+        for ofport, sample in read.units:
+            port = self.ports[ofport]
+            counted_bytes += sum(port.flows.add_reading(sample, keep_s))
+            if port.rates.total and port.flows.total:
+                port.share.take_totals(port.rates.total, port.flows.total)
         totals = {of: total for of in uplinks if (total := self.at(of).rates.total)}
         self.lateness.take_reading(totals, counted_bytes, keep_s)
         for (number, bucket), sample in read.buckets:
@@ -132,14 +137,6 @@ class Loads:
                 port = self.ports[ofport]
                 port.own = port.own or OwnLoad()
                 port.own.take_flows(flows, sent_bytes, keep_s)
-
-    def _take_flows(self, ofport: int, sample: Sample, keep_s: float) -> float:
-        """Store the counters of a VM port's flows; return the bytes since the last reading."""
-        port = self.ports[ofport]
-        counted_bytes = sum(port.flows.add_reading(sample, keep_s))
-        if port.rates.total and port.flows.total:
-            port.share.take_totals(port.rates.total, port.flows.total)
-        return counted_bytes
 
     def at(self, ofport: int) -> PortHistory:
         """Return the history of a port; an empty history before the first reading."""

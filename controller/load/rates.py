@@ -179,7 +179,11 @@ class Rates:
         if before.clock_s > last.clock_s - LATEST_S:
             before = self._totals[max(0, _last_until(self._totals, last.clock_s - LATEST_S))]
         if self.late is None and (update := self._possible_update(before, last)):
-            return self._since_standstill(update)
+            # As if the bytes were carried since the counter last stopped changing.
+            assert self.stood_still is not None
+            still, still_s = self.stood_still
+            began_s = still.clock_s - min(still_s, LONGEST_BEAT_S)
+            return _between(still._replace(clock_s=began_s), update)
         return _between(before, last)
 
     def _latest_beat(self, steady_s: float) -> Load:
@@ -196,18 +200,8 @@ class Rates:
         if clock_s - updates[0].clock_s > steady_s:
             return last
         both = _between(updates[0], updates[-1])
-        return (
-            both
-            if _is_near(last.tx_bps, both.tx_bps) and _is_near(last.rx_bps, both.rx_bps)
-            else last
-        )
-
-    def _since_standstill(self, last: Total) -> Load:
-        """Return the load as if the bytes were carried since the counter last stopped changing."""
-        assert self.stood_still is not None
-        before, still_s = self.stood_still
-        began_s = before.clock_s - min(still_s, LONGEST_BEAT_S)
-        return _between(before._replace(clock_s=began_s), last)
+        near = _is_near(last.tx_bps, both.tx_bps) and _is_near(last.rx_bps, both.rx_bps)
+        return both if near else last
 
     def _possible_update(self, before: Total, now: Total) -> Total | None:
         """Return the last update if it may contain the bytes between two readings; otherwise None.
