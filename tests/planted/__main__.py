@@ -1,6 +1,6 @@
 """Plants faults in copies of this checkout, and tells which tests catch them.
 
-    python -m tests.planted draw --seed 54 --count 80 > LIST
+    python -m tests.planted draw --seed 54 --count 80 --commit 659033dc > LIST
     python -m tests.planted run LIST --results new.json
     python -m tests.planted reach LIST --results new.json --out reached.json
     python -m tests.planted run LIST --results new.json --reached reached.json
@@ -13,7 +13,8 @@ another checkout on the same source. Pytest gets the arguments after `--`.
 
 `reach` does not see processes with a file system of their own (a package, a machine with systemd): add
 their tests to its file. If a fault changes no behavior, write the reason into its "changes_nothing" in
-LIST: the next spare of its folder replaces it.
+LIST: the next spare of its folder replaces it. This command draws the faults that measure whether tests
+may be removed or merged.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.planted.copies import CHECKOUT, PASSED, Copy, Outcome, first_to_fail, run
+from tests.planted.copies import CHECKOUT, PASSED, Copy, Outcome, extract, first_to_fail, run
 from tests.planted.faults import PACKAGES, Fault, draw, plant, to_plant
 from tests.planted.reach import PROBE, note_evaluations, reaching_tests
 
@@ -56,6 +57,7 @@ def main() -> None:
     )
     for command in (running, reaching, showing):
         command.add_argument("list", type=Path)
+    drawing.add_argument("--commit", default="HEAD", help="the source's commit (%(default)s)")
     for command in (running, reaching):
         command.add_argument("--results", type=Path, required=True)
         command.add_argument("--tests-of", type=Path, default=CHECKOUT, metavar="DIR")
@@ -74,12 +76,13 @@ def main() -> None:
 
 
 def _draw(options: argparse.Namespace) -> None:
-    git = ("git", "-C", CHECKOUT)
-    assert not run(*git, "status", "--porcelain", *PACKAGES), "the source has changed: commit it"
-    faults, spares = draw(CHECKOUT, options.seed, options.count, options.spares)
+    with tempfile.TemporaryDirectory() as source:
+        extract(options.commit, Path(source))
+        faults, spares = draw(Path(source), options.seed, options.count, options.spares)
+    log = ("git", "-C", CHECKOUT, "log", "-1", "--format=%H", options.commit, "--", *PACKAGES)
     found = {
         "seed": options.seed,
-        "commit": run(*git, "log", "-1", "--format=%H", "--", *PACKAGES),
+        "commit": run(*log),
         "faults": [asdict(fault) for fault in faults],
         "spares": [asdict(fault) for fault in spares],
     }

@@ -48,9 +48,7 @@ class Copy:
         run("git", "clone", "-q", "--shared", tests_of, directory)
         for package in PACKAGES:
             shutil.rmtree(directory / package)
-        archive = directory.with_suffix(".tar")
-        run("git", "-C", CHECKOUT, "archive", "-o", archive, commit, *PACKAGES)
-        run("tar", "-xf", archive, "-C", directory)
+        extract(commit, directory)
         packages, bin_directory = Path(sysconfig.get_path("purelib")), directory / ".venv/bin"
         venv.create(directory / ".venv", symlinks=True, system_site_packages=True)
         own_packages = directory / ".venv" / packages.relative_to(sys.prefix)
@@ -103,6 +101,14 @@ class Copy:
         ]
         beside = sorted(str(path.relative_to(self.root)) for path in of_directory if path.exists())
         return [[str(own)] if str(own) in beside else [], beside]
+
+
+def extract(commit: str, directory: Path) -> None:
+    """Write `controller/` and `policies/` of a commit of this checkout into a directory."""
+    archive = directory.with_suffix(".tar")
+    run("git", "-C", CHECKOUT, "archive", "-o", archive, commit, *PACKAGES)
+    run("tar", "-xf", archive, "-C", directory)
+    archive.unlink()
 
 
 def first_to_fail(
