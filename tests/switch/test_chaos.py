@@ -79,7 +79,7 @@ def test_the_audit_tells_what_is_not_as_it_should_be(tor: Upstream) -> None:
         bed = world.bed
 
         def found() -> list[str]:
-            return audit.differences(bed, world.in_force, world.homes)
+            return audit.differences(bed, world.homes)
 
         wait_until(lambda: not found(), "all is as it should be")
         world.service.kill()

@@ -42,13 +42,9 @@ NOW_S = 1000.0
 TOLD_MAX = 6
 
 
-Homes = Mapping[str, Sequence[str]]
-
-
-def differences(bed: Bed, in_force: Mapping[str, str | None], homes: Homes) -> list[str]:
+def differences(bed: Bed, homes: Mapping[str, Sequence[str]]) -> list[str]:
     """What is there and should not be, or the other way round.
 
-    `in_force`: the Bridge's values that hold instead of what is written; None: the default.
     `homes`: by VM port, uplinks that may be its home though it is on another one now. That is not
     written down, and says in which order it would take those that serve nobody now.
     """
@@ -56,7 +52,7 @@ def differences(bed: Bed, in_force: Mapping[str, str | None], homes: Homes) -> l
         switch = _read(bed)
     except OSError as error:
         return [f"the switch: {error}"]
-    row = _with(_row(bed), in_force)
+    row = _row(bed)
     wrong = _compared(switch, row)
     for port, uplinks in homes.items() if wrong else ():
         for uplink in uplinks:
@@ -149,15 +145,6 @@ def _row(bed: Bed) -> BridgeRow:
     finally:
         replica.close()
     return row
-
-
-def _with(row: BridgeRow, values: Mapping[str, str | None]) -> BridgeRow:
-    keys = dict(row.external_ids)
-    for key, value in values.items():
-        keys.pop(PREFIX + key, None)
-        if value is not None:
-            keys[PREFIX + key] = value
-    return replace(row, external_ids=keys)
 
 
 def _bound(row: BridgeRow, port: str, uplink: str) -> BridgeRow:

@@ -25,7 +25,7 @@ HOT_EVERY = 8
 RETURNS = frozenset(
     {
         *("cable-up", "lit", "lacp-in", "undrain", "vm-starts", "vm-migrates-in"),
-        *("service-started", "enforce", "garbage-cleared", "unpin", "allow-all", "role"),
+        *("service-started", "enforce", "unpin", "allow-all", "role"),
     }
 )
 # What `adaptive` splits by stays.
@@ -47,25 +47,6 @@ BRIDGE_VALUES = {
     "window-s": ("1", "2", "30"),
     "poll-interval-ms": ("100", "1000", "2500"),
     "failback-delay-s": ("0", "1", "2"),
-}
-# Of which nothing may come but that they are told of.
-GARBAGE = {
-    "policy": ("", "load based", "loadbased", "%s%n"),
-    "threshold": ("9", "1e9", "nan", "seventy", "-75"),
-    "window-s": ("0", "inf", "30 s"),
-    "poll-interval-ms": ("1", "0x10", "99999999999999999999"),
-    "failback-delay-s": ("-1", "soon"),
-    "mode": ("ENFORCE", "off"),
-}
-# Commands that are refused, each with its exit status: 2 if it is not a command at all.
-REFUSED = {
-    "set bridge BRIDGE threshold=101": 1,
-    "set bridge BRIDGE nonsense=1": 2,
-    "set interface u0 role=nonsense": 1,
-    "move v0 nowhere": 1,
-    "pin v0 v0": 1,
-    "drain v0": 1,
-    "explain nobody": 1,
 }
 
 
@@ -143,8 +124,8 @@ class State:
     """All of it.
 
     `lag`: uplinks are one link upstream; `negotiated`: LACP says so. `on_bond`: NORMAL may
-    forward. `watched`: links are, by LACP or BFD. `garbage`: the Bridge's keys whose value is bad.
-    `adaptive`: that policy stays, and VMs may be split. `standby`: there is a second service.
+    forward. `watched`: links are, by LACP or BFD. `adaptive`: that policy stays, and VMs may be
+    split. `standby`: there is a second service.
     """
 
     uplinks: dict[str, UplinkState]
@@ -155,7 +136,6 @@ class State:
     watched: bool = False
     service: Service = Service.ALIVE
     observing: bool = False
-    garbage: frozenset[str] = frozenset()
     adaptive: bool = False
     standby: bool = False
 
@@ -279,14 +259,15 @@ def _alone(*choices: tuple[str, ...]) -> Callable[[State], Choices]:
     return lambda state: [] if state.standby else list(choices)
 
 
-def _of_bridge(values: dict[str, tuple[str, ...]], state: State) -> Choices:
+def _of_bridge(state: State) -> Choices:
     kept = KEPT_FOR_ADAPTIVE if state.adaptive else ()
-    return [(key, value) for key, found in values.items() if key not in kept for value in found]
+    values = BRIDGE_VALUES.items()
+    return [(key, value) for key, found in values if key not in kept for value in found]
 
 
 def _splittable(state: State) -> Choices:
-    """One that the service would split: a rule or a bad value would keep it from that."""
-    if not state.adaptive or state.garbage:
+    """One that the service would split: a rule would keep it from that."""
+    if not state.adaptive:
         return []
     return [
         (name,)
@@ -368,23 +349,18 @@ def _in_lag(wanted: bool) -> Callable[[State], Choices]:
     return choices
 
 
-def _one(name: str, **changes: object) -> Callable[[State, tuple[str, ...]], State]:
-    return lambda state, args: _uplink(state, args[0], **{name: changes["to"]})
+def _one(name: str, to: object) -> Callable[[State, tuple[str, ...]], State]:
+    return lambda state, args: _uplink(state, args[0], **{name: to})
 
 
 def _with_vm(change: Callable[[VmState], VmState]) -> Callable[[State, tuple[str, ...]], State]:
     return lambda state, args: _vm(state, args[0], change(state.vms[args[0]]))
 
 
-def _pair(key: str, value: str) -> tuple[str, ...]:
-    # One word each: what it stands for is told by its place in the list.
-    return (key, value.replace(" ", "_") or "empty")
-
-
 KINDS: dict[str, Kind] = {
     # ---- uplinks
-    "cable-down": Kind(8, _uplinks(lambda u: u.up), _one("plugged", to=False), True),
-    "cable-up": Kind(14, _uplinks(lambda u: not u.plugged), _one("plugged", to=True), True),
+    "cable-down": Kind(8, _uplinks(lambda u: u.up), _one("plugged", False), True),
+    "cable-up": Kind(14, _uplinks(lambda u: not u.plugged), _one("plugged", True), True),
     "flap": Kind(
         4,
         lambda s: [pair for n, u in s.uplinks.items() if u.up for pair in _counts(n, FLAPS_MAX)],
@@ -398,25 +374,25 @@ KINDS: dict[str, Kind] = {
             else []
         ),
     ),
-    "lacp-out": Kind(4, _in_lag(False), _one("in_lag", to=False), True),
-    "lacp-in": Kind(12, _in_lag(True), _one("in_lag", to=True), True),
+    "lacp-out": Kind(4, _in_lag(False), _one("in_lag", False), True),
+    "lacp-in": Kind(12, _in_lag(True), _one("in_lag", True), True),
     "dark": Kind(
         4,
         lambda s: [(n,) for n, u in s.uplinks.items() if s.watched and u.up],
-        _one("dark", to=True),
+        _one("dark", True),
         while_dead=True,
     ),
     "lit": Kind(
         12,
         _uplinks(lambda u: u.dark and u.plugged and u.in_lag),
-        _one("dark", to=False),
+        _one("dark", False),
         while_dead=True,
     ),
-    "drain": Kind(3, _drainable, _one("role", to="drained"), observing=False),
+    "drain": Kind(3, _drainable, _one("role", "drained"), observing=False),
     "undrain": Kind(
         6,
         _uplinks(lambda u: u.role == "drained"),
-        _one("role", to="active"),
+        _one("role", "active"),
         observing=False,
     ),
     "role": Kind(4, _roles, lambda s, a: _uplink(s, a[0], role=a[1]), observing=False),
@@ -471,46 +447,19 @@ KINDS: dict[str, Kind] = {
     ),
     "service-restarted": Kind(10, _alone(("SIGKILL",), ("SIGTERM",))),
     "service-paused": Kind(3, _alone(*((str(n),) for n in range(1, PAUSE_S_MAX + 1)))),
-    # Another leads then, who never saw values that were good once.
-    "leader-killed": Kind(10, lambda s: [()] if s.standby and not s.garbage else []),
-    "leader-paused": Kind(
-        6, lambda s: [(n,) for n in LEADER_PAUSES_S] if s.standby and not s.garbage else []
-    ),
+    "leader-killed": Kind(10, lambda s: [()] if s.standby else []),
+    "leader-paused": Kind(6, lambda s: [(n,) for n in LEADER_PAUSES_S] if s.standby else []),
     # ---- the switch
     "switch-restarted": Kind(2, _always(())),
     "database-restarted": Kind(2, _always(()), while_dead=True),
     # ---- what operators do
-    "set-bridge": Kind(
-        6,
-        lambda s: _of_bridge(BRIDGE_VALUES, s),
-        lambda s, a: replace(s, garbage=s.garbage - {a[0]}),
-        while_dead=True,
-    ),
+    "set-bridge": Kind(6, _of_bridge, while_dead=True),
     "observe": Kind(
-        2,
-        lambda s: [] if s.observing or "mode" in s.garbage else [()],
-        lambda s, _: replace(s, observing=True),
+        2, lambda s: [] if s.observing else [()], lambda s, _: replace(s, observing=True)
     ),
     "enforce": Kind(
         14, lambda s: [()] if s.observing else [], lambda s, _: replace(s, observing=False)
     ),
-    "garbage": Kind(
-        4,
-        lambda s: [
-            _pair(key, value)
-            for key, value in _of_bridge(GARBAGE, s)
-            if key != "mode" or not s.observing
-        ],
-        lambda s, a: replace(s, garbage=s.garbage | {a[0]}),
-        while_dead=True,
-    ),
-    "garbage-cleared": Kind(
-        6,
-        lambda s: [(key,) for key in sorted(s.garbage)],
-        lambda s, a: replace(s, garbage=s.garbage - {a[0]}),
-        while_dead=True,
-    ),
-    "refused": Kind(3, _always(*(tuple(words.split()) for words in REFUSED))),
     "move": Kind(8, _movable, observing=False),
     "pin": Kind(
         3,
@@ -548,8 +497,3 @@ KINDS: dict[str, Kind] = {
     "hot": Kind(8, _splittable, observing=False),
 }
 assert set(POLICIES) <= set(PRESETS)
-
-
-def garbage_value(key: str, word: str) -> str:
-    """The bad value that an event's word stands for."""
-    return next(value for value in GARBAGE[key] if _pair(key, value)[1] == word)

@@ -30,7 +30,7 @@ from tests.switch.bed import (
 )
 from tests.switch.chaos import model
 from tests.switch.chaos.losses import Moment
-from tests.switch.chaos.model import REFUSED, Event, State
+from tests.switch.chaos.model import Event, State
 from tests.switch.service import Service, launcher_with
 from tests.switch.test_liveness import begin_bfd, heals, in_earnest, swallow
 from tests.switch.test_reconnect import flows_of, groups_of
@@ -50,15 +50,6 @@ SPECS = (
 FLAP_S = 0.05
 BOUND_WITHIN_S = 60.0
 SAME_AGAIN_WITHIN_S = 60.0
-# Put where garbage was.
-DEFAULTS = {
-    "policy": "originating-port",
-    "threshold": "75",
-    "window-s": "30",
-    "poll-interval-ms": "1000",
-    "failback-delay-s": "1",
-    "mode": "enforce",
-}
 FIRST = {"policy": "originating-port", "failback-delay-s": "1"}
 FIRST_ADAPTIVE = {"policy": "adaptive", "failback-delay-s": "1"}
 # Told to the service and not enforced: what is lost then is lost by a split, not in a queue.
@@ -145,9 +136,6 @@ class World:
         self._vms = {f"v{i}": vm for i, vm in enumerate(bed.vms)}
         self._uplinks = {f"u{i}": uplink for i, uplink in enumerate(bed.uplinks)}
         self._withdrawn: dict[str, contextlib.AbstractContextManager[None]] = {}
-        # The Bridge's last good values; None: none was written.
-        begins = FIRST_ADAPTIVE if first.adaptive else FIRST
-        self._good: dict[str, str | None] = {**dict.fromkeys(DEFAULTS), **begins}
         self.left: tuple[set[str], dict[int, str]] = set(), {}
 
     def close(self) -> None:
@@ -176,16 +164,6 @@ class World:
     def away(self) -> dict[str, Station]:
         """The VMs that another host has."""
         return {name: self.vm(name) for name, vm in self.state.vms.items() if vm.elsewhere}
-
-    @property
-    def in_force(self) -> dict[str, str | None]:
-        """What holds instead of the Bridge's bad values."""
-        return {key: self._good[key] for key in self.state.garbage & self._good.keys()}
-
-    def _forgets(self) -> None:
-        """What was good once is known to the service that saw it only."""
-        for key in self.state.garbage:
-            self._good.pop(key, None)
 
     @property
     def homes(self) -> dict[str, list[str]]:
@@ -401,25 +379,20 @@ class World:
         self.left = self.installed()
 
     def _service_started(self) -> None:
-        self._forgets()
         for service in filter(None, (self.service, self.other)):
             service.start()
 
     def _service_restarted(self, how: str) -> None:
-        """What is installed is what is desired, so a service that starts changes nothing.
-
-        Values that were good once are in force before it only.
-        """
+        """What is installed is what is desired, so a service that starts changes nothing."""
         flows, groups = self.installed()
         if how == "SIGTERM":
             assert self.service.terminate() == 0, "the service did not end in order"
         else:
             self.service.kill()
-        self._forgets()
         self.service.start()
         wait_until(lambda: self.service.show_json(self.bed.bridge)["connected"], "connected again")
-        # Nor is it known then where a VM belongs that is elsewhere now.
-        if not self.state.garbage and max(map(len, self.homes.values())) < 2:
+        # It is not known then where a VM belongs that is elsewhere now.
+        if max(map(len, self.homes.values())) < 2:
             wait_until(
                 lambda: groups_of(self.bed) == groups, "groups as before", SAME_AGAIN_WITHIN_S
             )
@@ -498,10 +471,9 @@ class World:
 
     def _set_bridge(self, key: str, value: str) -> None:
         if self.state.service is model.Service.DEAD:
-            self._write(key, value)
+            self.bed.set("bridge", self.bed.bridge, **{key: value})
         else:
             self.service.do("set", "bridge", self.bed.bridge, f"{key}={value}")
-        self._good[key] = value
 
     def _observe(self) -> None:
         self._set_bridge("mode", "observe")
@@ -509,29 +481,11 @@ class World:
     def _enforce(self) -> None:
         self._set_bridge("mode", "enforce")
 
-    def _garbage(self, key: str, word: str) -> None:
-        self._write(key, model.garbage_value(key, word))
-
-    def _garbage_cleared(self, key: str) -> None:
-        self._write(key, DEFAULTS[key])
-        self._good[key] = DEFAULTS[key]
-
-    def _write(self, key: str, value: str) -> None:
-        """As `ovs-vsctl` does it, which checks nothing."""
-        quoted = '"' + value.replace('"', '\\"') + '"'
-        self.bed.ovs.vsctl("set", "bridge", self.bed.bridge, f"external_ids:ovs-lbt-{key}={quoted}")
-
     def _named(self, word: str) -> str:
-        """What an uplink, a VM or the bridge is called on the switch; another word as it is."""
+        """What an uplink or a VM is called on the switch; another word as it is."""
         if word in self._uplinks:
             return self.uplink(word).name
-        return self.vm(word).port if word in self._vms else word.replace("BRIDGE", self.bed.bridge)
-
-    def _refused(self, *words: str) -> None:
-        done = self.service.command(*map(self._named, words))
-        status = REFUSED[" ".join(words)]
-        assert done.returncode == status, f"{words}: exit {done.returncode} -> {status}"
-        assert "; " in done.stderr, f"{words}: {done.stderr!r} does not say what to do"
+        return self.vm(word).port if word in self._vms else word
 
     def _move(self, vm: str, uplink: str) -> None:
         """Not before the failback delay of an uplink that has just returned is over."""
