@@ -23,7 +23,7 @@ LONGEST = (
     *("switch/test_confirm.py", "switch/test_check.py", "switch/test_restart.py"),
     *("switch/test_hashing.py", "switch/test_path_check.py", "switch/test_hostile.py"),
     *("switch/test_vm_life.py", "switch/test_attach.py", "switch/test_adoption.py"),
-    *("switch/test_announcements.py", "mininet/test_layouts.py", "switch/test_load_based.py"),
+    *("mininet/test_layouts.py", "switch/test_load_based.py"),
     *("switch/test_lacp.py", "switch/test_standby.py", "switch/test_split.py"),
 )
 
