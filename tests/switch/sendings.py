@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 
 from tests.switch import frames
 from tests.switch.bed import Bed, Shot, Station
@@ -166,12 +165,3 @@ def fire(bed: Bed, sendings: Sequence[Sending]) -> list[Landing]:
     return [
         Landing(tuple(left[shot.frame_id]), tuple(sorted(heard[shot.frame_id]))) for shot in shots
     ]
-
-
-def ip_hash(ips: tuple[str, str], uplinks: int) -> int:
-    """VMware's IP hash as published: source XOR destination, modulo the number of uplinks.
-
-    Of IPv6 addresses, the last 32 bits.
-    """
-    source, destination = (int(ip_address(ip)) & 0xFFFFFFFF for ip in ips)
-    return (source ^ destination) % uplinks

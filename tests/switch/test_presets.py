@@ -14,9 +14,11 @@ import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address
 
 import pytest
 
+from tests.ip_hash import ip_hash
 from tests.switch import frames, judging
 from tests.switch.bed import (
     LACP,
@@ -37,7 +39,6 @@ from tests.switch.sendings import (
     connections,
     cut_up,
     fire,
-    ip_hash,
     others,
     own_ips,
     udp,
@@ -240,7 +241,8 @@ class Case:
         if self.preset in BY_IP_PAIR:
             if sending.ips is None:
                 return home
-            placed = self.names[ip_hash(sending.ips, len(self.names))]
+            source, destination = map(ip_address, sending.ips)
+            placed = self.names[ip_hash(source, destination, len(self.names))]
             return placed if placed in live else self.traced(sending)
         hears_here = sending.name == REPORT or self.preset in BY_CONNECTION
         if self.switch_independent and hears_here and not sending.hashed_alone:
