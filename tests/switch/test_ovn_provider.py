@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
-from tests.switch.bed import Upstream, run
+from tests import documents
+from tests.switch.bed import BALANCE_SLB, Upstream, run
 from tests.switch.judging import few_lost, few_twice, judges_time
-from tests.switch.ovn.host import EXTERNAL, UPLINKS, Vm
-from tests.switch.ovn.provider import FLOATING_IP, PHYSICAL, VLAN, Place, provider
+from tests.switch.ovn.cloud import Cloud, Network
+from tests.switch.ovn.host import EXTERNAL, INTEGRATION, UPLINKS, Host, Vm
 from tests.switch.ovn.talk import each_once, traffic
 from tests.switch.waiting import wait_until
 
+PHYSICAL, VLAN = "physnet1", 20
+# Nothing is sent in tunnels here, but ovn-controller wants an endpoint.
+NO_ENDPOINT = "127.0.0.1"
+FLOATING_IP, FLOATING_MAC = "10.2.0.11", "02:0a:02:00:00:11"
 VMS = 4
 PPS, FRAMES = 100, 100
 # Two VMs that send so much fill one uplink, but not both.
@@ -23,18 +30,85 @@ WINDOW_S = 2
 LOST_IN_FAILOVER_MAX = 10
 
 
+@dataclass(slots=True)
+class Place:
+    """A host with a `balance-slb` bond, a VLAN, and a tenant's network behind a router with SNAT.
+
+    The first VM of the tenant has a floating IP.
+    """
+
+    cloud: Cloud
+    vlan: Network
+    external: Network
+    tenant: Network
+
+    @property
+    def host(self) -> Host:
+        return self.cloud.hosts[0]
+
+    @property
+    def patch(self) -> str:
+        """The patch port that ovn-controller makes for the VLAN's localnet port."""
+        return f"patch-ln-{self.vlan.name}-to-{INTEGRATION}"
+
+    def log_tails(self, lines: int) -> dict[str, str]:
+        """As the cloud's."""
+        return self.cloud.log_tails(lines)
+
+    def outside(self) -> Vm:
+        """The host upstream in the VLAN."""
+        assert self.vlan.outside
+        return self.vlan.outside
+
+    def ways(self) -> list[tuple[Vm, Vm]]:
+        """Every VM of the VLAN and the host upstream, in both directions."""
+        to = self.outside()
+        return [*((vm, to) for vm in self.vlan.vms), *((to, vm) for vm in self.vlan.vms)]
+
+    def uplinks(self) -> dict[str, str]:
+        """The uplink of each address behind the patch port; empty while the port is away."""
+        ports = self.host.service.show_json(EXTERNAL)["ports"]
+        if self.patch not in {found["name"] for found in ports}:
+            return {}
+        shown = json.loads(self.host.service.ask("explain", self.patch, "--json"))
+        return {one["mac"]: one["uplink"] for one in shown.get("addresses", ())}
+
+    def all_known(self) -> bool:
+        """Whether each VM of the VLAN has an uplink."""
+        return self.uplinks().keys() >= {vm.mac for vm in self.vlan.vms}
+
+
 @pytest.fixture(scope="module")
 def place(tor: Upstream) -> Iterator[Place]:
-    """Attached as the documents do it."""
-    with provider(tor, VMS) as made:
-        host = made.host
+    """Attached as the documents do it, with VMs in the VLAN, and two of the tenant."""
+    with Cloud(tor, hosts=1, bond=BALANCE_SLB) as cloud:
+        (host,), nbctl = cloud.hosts, cloud.central.nbctl
+        vlan = cloud.add_provider_network("vlan", PHYSICAL, VLAN)
+        external = cloud.add_provider_network("ext", PHYSICAL)
+        tenant = cloud.add_network("red")
+        cloud.add_router("router", tenant, external)
+        host.join(
+            cloud.central,
+            ovn_encap_ip=NO_ENDPOINT,
+            ovn_bridge_mappings=f"{PHYSICAL}:{EXTERNAL}",
+        )
+        nbctl("lrp-set-gateway-chassis", "router-ext", host.name)
+        for network in (*[vlan] * VMS, *[tenant] * 2):
+            cloud.start_vm(host, network)
+        with_ip, _ = tenant.vms
+        nat = ("lr-nat-add", "router")
+        nbctl(*nat, "snat", external.gateway, "10.3.0.0/16")
+        floating = (FLOATING_IP, with_ip.ip, with_ip.name, FLOATING_MAC)
+        nbctl(*nat, "dnat_and_snat", *floating)
+        cloud.settle()
         host.start_service()
-        made.attach()
+        (block,) = documents.labelled("provider")
+        host.type(block, {})
         keys = {"window-s": WINDOW_S, "poll-interval-ms": 200, "failback-delay-s": 0}
         words = [f"external_ids:ovs-lbt-{key}={value}" for key, value in keys.items()]
         host.ovs.vsctl("set", "bridge", EXTERNAL, *words)
         host.limit_uplinks(UPLINK_MBPS)
-        yield made
+        yield Place(cloud, vlan, external, tenant)
 
 
 def on_both(place: Place) -> bool:
