@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import pytest
 
 from controller.dataplane.specs import EMPTY
-from tests.switch.bed import Bed, BedSpec, Upstream, upstream_ovs
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream, upstream_ovs
 from tests.switch.service import Service
 from tests.switch.wire import OwnNetwork
 from topologies.network.private_ovs import PrivateOvs
@@ -130,10 +130,8 @@ def _pids(ovs: PrivateOvs) -> list[int | None]:
 
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest, ovs: PrivateOvs, tor: Upstream) -> Iterator[Bed]:
-    """The bed that the test is parametrized with, not attached yet."""
-    spec = request.param
-    assert isinstance(spec, BedSpec)
-    with Bed(ovs, tor, spec) as made:
+    """The bed that the test is parametrized with, or a bond of two uplinks; not attached yet."""
+    with Bed(ovs, tor, getattr(request, "param", BedSpec(BALANCE_SLB))) as made:
         yield made
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.switch.adopting import refused
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
+from tests.switch.bed import Bed
 from tests.switch.service import Service, free_tcp_port
 from tests.switch.waiting import wait_until
 
@@ -38,12 +38,6 @@ REFUSING = {
     "sender": "openflow",
     "line": "lines",
 }
-
-
-@pytest.fixture(scope="module")
-def bed(own: Service, tor: Upstream) -> Iterator[Bed]:
-    with Bed(own.ovs, tor, BedSpec(BALANCE_SLB, 2)) as made:
-        yield made
 
 
 @pytest.fixture

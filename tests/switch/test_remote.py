@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
+from tests.switch.bed import Bed
 from tests.switch.service import Service, free_tcp_port
 from tests.switch.test_delivery import check_everything, settled_homes
 from tests.switch.test_reconnect import flows_of
@@ -16,12 +16,6 @@ from tests.switch.waiting import wait_until
 from tests.wire.certificates import make
 
 FOREIGN_FLOW = "cookie=0xf0e1,table=200,priority=7,udp,actions=drop"
-
-
-@pytest.fixture(scope="module")
-def bed(own: Service, tor: Upstream) -> Iterator[Bed]:
-    with Bed(own.ovs, tor, BedSpec(BALANCE_SLB, 2)) as made:
-        yield made
 
 
 @pytest.fixture
