@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from controller.api.engine_commands import Apply, ReadInstalled, ReadLearned, ReadStats
-from controller.api.events import InstalledRead, LearnedRead, PortStatsRead, UnitCountersRead
+from controller.api.events import InstalledRead, LearnedRead, UnitCountersRead
 from controller.dataplane import pipeline
-from controller.dataplane.specs import EMPTY, Pipeline
+from controller.dataplane.specs import Pipeline
 from controller.host.sockets import BridgeSocket
 from controller.openflow import commands, replies, side_connection
 from controller.openflow.framework import ofproto, parser, serialized, unread
@@ -87,9 +87,6 @@ class Direct:
             beside.connect(self._management)
             side_connection.add_select_group(BridgeSocket(beside))
 
-    def remove(self) -> None:
-        self.install(EMPTY)
-
     def installed(self) -> Pipeline:
         """What the bridge has of ours."""
         read = self.read_installed()
@@ -116,11 +113,6 @@ class Direct:
             ports += message.body
             if not message.flags & ofproto.OFPMPF_REPLY_MORE:
                 return ports
-
-    def port_stats(self) -> PortStatsRead:
-        """The counters of all ports."""
-        asked = commands.encode(DATAPATH, ReadStats("", units=False))
-        return self._ask(asked, PortStatsRead)
 
     def counters(self) -> UnitCountersRead:
         """What VM ports and buckets have counted."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import math
 import time
 from collections import Counter, defaultdict
@@ -30,7 +29,6 @@ from tests.switch.bed import (
     Station,
     Uplink,
     on_beds,
-    run,
 )
 from tests.switch.sendings import (
     REPORT,
@@ -134,12 +132,9 @@ class Case:
         self.preset = preset
         self.connections = connections(bed, many_macs=preset in BY_MAC)
         self.others = [*others(bed), *cut_up(bed)]
-        if preset in BY_IP_PAIR:
-            self.others += published(bed)
         self.names = [u["name"] for u in service.show_json(bed.bridge)["uplinks"]]
         self.ofports = {s: bed.ofport(s.port) for s in bed.stations}
         self.homes: Mapping[str, str] = {}
-        self.taken = taken_macs(bed)
         # The source address that each uplink's frames off home have.
         self.rewritten: dict[str, str] = {}
 
@@ -269,7 +264,6 @@ class Case:
                 source = self.rewritten.get(uplink) or next(iter(seen), "an address of ours")
                 if seen:
                     self.rewritten[uplink] = source
-                    yield from self._unfit(uplink, source)
             if landing.left != ((uplink, source, sending.vlan),):
                 home = "off home" if off_home else "home"
                 left = f"left by {landing.left}, expected {uplink} ({home}) from {source}"
@@ -286,14 +280,6 @@ class Case:
         vlan = sending.vlan
         others = (s for s in self.bed.stations if s != sending.station and s.hears(vlan))
         return tuple(sorted((str(s), s.sends(vlan)) for s in others))
-
-    def _unfit(self, uplink: str, mac: str) -> Iterator[str]:
-        """What is wrong with a source address for the frames off home of an uplink."""
-        if int(mac[:2], 16) & 3 != 2:
-            yield f"{mac} of {uplink} is no locally administered address of one station"
-        twins = [name for name, other in self.rewritten.items() if other == mac and name != uplink]
-        if twins or mac in self.taken:
-            yield f"{mac} of {uplink} belongs to somebody else, too"
 
     def parted(self, sendings: Sequence[Sending], landings: Sequence[Landing]) -> Iterator[str]:
         """Connections that left by more than one uplink.
@@ -462,16 +448,6 @@ def introduce_hosts(bed: Bed) -> None:
             bed.send(host.point, frames.broadcast(host.mac, vlan, 0))
 
 
-def published(bed: Bed) -> Iterator[Sending]:
-    """Address pairs of the documents that define the IP hash."""
-    for ips in (
-        ("65.32.1.84", "65.32.1.160"),
-        ("65.32.1.84", "65.32.1.195"),
-        ("10.0.0.1", "10.0.1.1"),
-    ):
-        yield udp(bed, bed.vms[0], ips, 10001)
-
-
 def newcomers(bed: Bed) -> Iterator[Sending]:
     """First words from addresses that nobody has seen before: all that floods, and a datagram."""
     for vm in bed.vms:
@@ -499,16 +475,6 @@ def unicast(bed: Bed, host: Station, vm: Station) -> Shot:
 def delivered(stations: Sequence[Station], vlan: int) -> Counter[tuple[str, int]]:
     """One copy at each of the stations that are in the VLAN."""
     return Counter((str(s), s.sends(vlan)) for s in stations if s.hears(vlan))
-
-
-def taken_macs(bed: Bed) -> set[str]:
-    """The address of every interface here and upstream, and of every station."""
-    links = [
-        link
-        for netns in (None, bed.tor.netns)
-        for link in json.loads(run("ip", "-j", "link", "show", netns=netns))
-    ]
-    return {link["address"] for link in links} | {s.mac for s in [*bed.stations, *bed.hosts]}
 
 
 def story(wrong: Sequence[str]) -> str:
