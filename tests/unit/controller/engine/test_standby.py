@@ -2,141 +2,87 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
-from controller.api.engine_commands import (
-    Answer,
-    Apply,
-    Connect,
-    Disconnect,
-    Reply,
-    Report,
-    Setting,
-    Write,
-)
-from controller.api.events import Challenged, DatabaseRead, Leading, Request, Tick, Written
+from controller.api.engine_commands import Setting, Write
+from controller.api.events import DatabaseRead, Tick
 from controller.engine import Engine
-from tests.unit.fake_switch import World, world
-from tests.unit.rows import host
+from tests.unit.controller.story import Story
+from tests.unit.fake_switch import refusal
 
-WHO = "ovs-lbt-b@here"
-
-
-def standing_by() -> Engine:
-    """It has read the database, and another service leads."""
-    engine = Engine(leads=False, name=WHO)
-    assert engine.handle(DatabaseRead((host(),), "ovs-lbt@here"), 0.0) == ()
-    (said,) = engine.handle(Leading(False), 0.0)
-    assert said == Report("warning", "another service leads; this service is on standby")
-    return engine
+WHO, OTHER = "ovs-lbt-b@here", "ovs-lbt@here"
 
 
-def led() -> World:
-    made = world(host()).start().run_for(3)
-    assert made.engine.fleet.leads
-    return made
+class StandbyStory(Story):
+    """With steps about who leads. Before `hear lead`, the service does not know whether it does."""
+
+    leader = OTHER
+
+    @staticmethod
+    def new_engine() -> Engine:
+        return Engine(leads=False, name=WHO)
+
+    def read(self) -> DatabaseRead:
+        return replace(super().read(), leader=self.leader)
+
+    def do_leader(self, name: str) -> None:
+        """The database names another service as the one that leads."""
+        self.leader = name
+        self.say(self.read())
+
+    def do_tick(self) -> None:
+        """A timer is due that was set before."""
+        self.say(Tick())
+
+    def do_names_itself(self) -> None:
+        """It has written its name, once, and nothing else."""
+        name = Write((Setting("Open_vSwitch", ".", "ovs-lbt-leader", WHO),))
+        assert self.commands(Write) == [name]
+
+    def do_all_refused(self, number: str) -> None:
+        """So many commands, all in the same words."""
+        assert (
+            len(self.replies) == int(number) and len(set(map(refusal, self.replies.values()))) == 1
+        )
 
 
-def test_who_stands_by_touches_nothing() -> None:
-    engine = standing_by()
-    moved = replace(host(), external_ids={**host().external_ids, "ovs-lbt-threshold": "60"})
-    for event in (Tick(), DatabaseRead((moved,), "ovs-lbt@here"), Tick(), Challenged()):
-        assert engine.handle(event, 1.0) == ()
-    assert engine.deadline_s() == float("inf")
-    assert engine.fleet.status() == ()
-
-
-def test_who_stands_by_says_so_and_who_leads() -> None:
-    engine = standing_by()
-    (reply,) = engine.handle(Request(1, ("show", "--json")), 1.0)
-    assert isinstance(reply, Reply) and not reply.refused
-    told = {"bridges": [], "standby": True, "leader": "ovs-lbt@here"}
-    assert json.loads(reply.text) == told
-    said = (Reply(2, "on standby: ovs-lbt@here leads"),)
-    assert engine.handle(Request(2, ("show",)), 1.0) == said
-    engine.handle(DatabaseRead((host(),), "x\ny\x1b[2J"), 1.0)
-    (reply,) = engine.handle(Request(3, ("move", "vnet0", "eth1")), 1.0)
-    assert isinstance(reply, Reply) and reply.text.isprintable(), "in one line"
-
-
-@pytest.mark.parametrize(
-    "words", ["move vnet0 eth1", "show br0", "plan", "attach br1", "drain eth1"]
-)
-def test_who_stands_by_refers_operators_to_who_leads(words: str) -> None:
-    engine = standing_by()
-    text = "this service is on standby; ask the service that leads: ovs-lbt@here"
-    asked = Request(1, tuple(words.split()))
-    assert engine.handle(asked, 1.0) == (Reply(1, text, refused=True),)
-
-
-def test_who_takes_the_lead_looks_after_every_bridge_as_it_is_now() -> None:
-    engine = standing_by()
-    other = replace(host(), name="br1")
-    engine.handle(DatabaseRead((host(), other)), 1.0)
-    said, *commands = engine.handle(Leading(True), 2.0)
-    assert said == Report("warning", "this service leads now")
-    assert commands == [Connect("br0"), Connect("br1")]
-    assert engine.handle(Leading(True), 3.0) == ()
-
-
-def test_who_leads_from_the_start_says_nothing_of_it() -> None:
-    engine = Engine(leads=False, name=WHO)
-    engine.handle(DatabaseRead((host(),)), 0.0)
-    assert engine.handle(Leading(True), 0.0) == (Connect("br0"),)
-
-
-def test_who_leads_answers_and_writes_its_name_until_it_is_there() -> None:
-    engine = Engine(leads=False, name=WHO)
-    engine.handle(DatabaseRead((), "ovs-lbt@here"), 0.0)
-    engine.handle(Leading(True), 0.0)
-    name = Write((Setting("Open_vSwitch", ".", "ovs-lbt-leader", WHO),))
-    assert engine.handle(Challenged(), 1.0) == (Answer(), name)
-    assert engine.handle(Challenged(), 1.2) == (Answer(), name)
-    engine.handle(DatabaseRead((), WHO), 1.3)
-    assert engine.handle(Challenged(), 1.5) == (Answer(),)
-
-
-def test_who_was_stopped_and_has_lost_the_lead_refers_to_who_leads() -> None:
-    engine = Engine(leads=False, name=WHO)
-    engine.handle(DatabaseRead((), "ovs-lbt@here"), 0.0)
-    engine.handle(Leading(True), 0.0)
+LED = "bond | hear lead yes | run 3"
+CHALLENGED = "watch | hear challenge | sent Answer/Write Answer"
+STORIES = {
+    "nothing is touched on standby": """bond | hear lead no
+        | reported warning another service leads; this service is on standby | watch
+        | set threshold=60 | hear challenge | tick | run 60 | nothing | let-go""",
+    "show names the leader": f"""bond | hear lead no | ask show --json
+        | told {{ "bridges": [], "standby": true, "leader": "{OTHER}" }} | ask show
+        | told on standby: {OTHER} leads | leader x\x1b[2J | ask show | told …x\\x1b[2J leads""",
+    **{
+        f"operators are referred to the leader: {words}": f"""bond | hear lead no | ask {words}
+        | refused this service is on standby; ask the service that leads: {OTHER}"""
+        for words in ("move vnet0 eth1", "show br0", "plan", "attach br1", "drain eth1")
+    },
+    "the lead comes": """bond + bond | hear lead no | watch | hear lead yes
+        | reported warning this service leads now | sent Connect Connect Connect | watch
+        | hear lead yes | nothing""",
+    "the lead is there from the start": """bond | hear lead yes | sent Connect Connect
+        | reported warning""",
+    "the leader writes its name until it is there": f"""bond unattached | hear lead yes
+        | {CHALLENGED} Write | names-itself | {CHALLENGED} Write | names-itself | leader {WHO}
+        | {CHALLENGED}""",
     # It is asked before it hears that it has lost the lead, and its name never gets there.
-    engine.handle(Challenged(), 1.0)
-    engine.handle(Leading(False), 1.1)
-    (reply,) = engine.handle(Request(1, ("show", "--json")), 1.2)
-    assert isinstance(reply, Reply) and json.loads(reply.text)["leader"] == "ovs-lbt@here"
-
-
-def test_who_loses_the_lead_lets_go_of_everything() -> None:
-    here = led()
-    commands = here.engine.handle(Leading(False), here.now_s)
-    assert Disconnect("br0") in commands
-    assert not [c for c in commands if isinstance(c, Write | Apply)]
+    "a service that was stopped": f"""bond unattached | hear lead yes | hear challenge | hear lead no
+        | ask show --json | told …"leader": "{OTHER}"…""",
     # What the switch and the database had under way comes to nothing.
-    for event in (Tick(), Written(77), DatabaseRead(tuple(here.rows.values()), "other")):
-        later = here.engine.handle(event, here.now_s + 60)
-        assert not [c for c in later if not isinstance(c, Reply)]
+    "the lead is lost": f"""{LED} | hold | ask move vnet0 eth2 | watch | hear lead no
+        | sent Disconnect/Write/Apply Disconnect | watch | answer | leader other | run 60 | nothing""",
+    "who waits for a command is told": f"""{LED} | hold | ask move vnet0 eth2 | ask drain eth1
+        | ask detach br0 | unanswered | hear lead no | all-refused 3""",
+    "the lead comes back": f"""{LED} | bound 1212 | hear lead no | run 5 | watch | hear lead yes
+        | run 5 | bound 1212 | unchanged""",
+}
 
 
-def test_whoever_waits_for_who_loses_the_lead_is_told() -> None:
-    here = led()
-    here.switch.holds_answers = True
-    assert here.ask("move", "vnet0", "eth2") is None
-    assert here.ask("drain", "eth1") is None
-    assert here.ask("detach", "br0") is None
-    refused = [c for c in here.engine.handle(Leading(False), here.now_s) if isinstance(c, Reply)]
-    assert sorted(reply.request_id for reply in refused) == [1, 2, 3]
-    assert all(reply.refused for reply in refused)
-    assert len({reply.text for reply in refused}) == 1
-
-
-def test_a_lead_that_comes_back_is_as_after_a_start() -> None:
-    here = led()
-    bound = here.bindings()
-    here.say(Leading(False)).run_for(5)
-    here.log.clear()
-    here.say(Leading(True)).run_for(5)
-    assert here.bindings() == bound and here.applied() == []
+@pytest.mark.parametrize("story", STORIES)
+def test_standby(story: str) -> None:
+    StandbyStory(STORIES[story]).tell()
