@@ -10,11 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller.api.engine_commands import (
-    Apply,
-    ReadInstalled,
-    ReadLearned,
-)
+from controller.api.engine_commands import Apply
 from controller.api.events import (
     BundleDone,
     CommandFailed,
@@ -28,99 +24,103 @@ from controller.bridge import status
 from controller.bridge.bridge import Bridge
 from controller.bridge.installation import MOST_EXPECTED, REVALIDATED_AFTER_S
 from controller.config.rows import PortRow
-from controller.dataplane import tables
-from controller.dataplane.specs import EMPTY, Changes
-from tests.unit.controller.engine.told import desired, shown
-from tests.unit.fake_switch import (
-    PLACED,
-    World,
-    world,
-)
-from tests.unit.rows import bridge, host, interface, ours, port
-
-# ---- taking a bridge over --------------------------------------------------------------
+from controller.dataplane.specs import Changes
+from tests.unit.controller.engine.told import shown
+from tests.unit.controller.story import Story
+from tests.unit.fake_switch import PLACED, World, world
+from tests.unit.rows import host, interface, port, with_interface
 
 
-def test_a_bridge_that_is_attached_at_the_start_gets_the_whole_pipeline_at_once() -> None:
-    here = world(host()).start()
+class EngineStory(Story):
+    def do_swap(self, one: str, other: str) -> None:
+        """Two ports exchange their numbers while the switch is away, and the first one loses its link."""
+        ports, numbers = self.switch.ports, (self.named(one), self.named(other))
+        self.disconnect()
+        self.do_flush()
+        states = [replace(ports[n], ofport=m, up=n > m) for n, m in (numbers, numbers[::-1])]
+        ports.update({state.ofport: state for state in states})
+        self.connect()
 
-    first, after_flags = here.applied()
-    assert first[1].add_flows and first[1].add_groups
-    assert not (first[1].modify_groups or first[1].delete_flows or first[1].delete_groups)
-    assert len(after_flags[1]) == len(after_flags[1].add_flows)
-    assert here.switch.installed == desired(here)
-    placed = {"vnet0": "eth1", "vnet1": "eth2", "vnet2": "eth1", "vnet3": "eth2"}
-    assert here.bindings() == placed
-    assert here.stored_bindings() == {"bond0": None, **placed}
+    def do_flap(self, times: str) -> None:
+        for number in range(int(times)):
+            self.set_link(1, up=bool(number % 2)).run_for(0.1)
+
+    def do_vm_flaps(self, times: str) -> None:
+        """A VM turns its link off and on, as the guest of a container can do it."""
+        for number in range(int(times)):
+            self.say(PortChanged("br0", replace(self.switch.ports[12], up=number % 2 == 1)))
+            self.run_for(REVALIDATED_AFTER_S / 6)
+
+    def do_expected_at_most(self, number: str) -> None:
+        """How many moves wait for the switch."""
+        assert len(self.bridge.installation.expected) <= int(number)
+
+    def do_present(self, name: str, number: str) -> None:
+        """The switch reports a new port: it is there, and not live yet."""
+        self.switch.ports[int(number)] = PortState(int(number), name, up=False, speed_bps=0)
+        self.say(PortChanged("br0", self.switch.ports[int(number)]))
+
+    def do_recorded_port(self, name: str, number: str) -> None:
+        """The database has the port now."""
+        row = self.rows["br0"]
+        self.write(replace(row, ports=(*row.ports, port(name, int(number)))))
+
+    def do_wakes_at(self, at_s: str) -> None:
+        assert self.engine.deadline_s() == float(at_s)
+
+    def do_reused(self, gone: str, name: str) -> None:
+        """A VM port goes, and another one comes with its number and new counters."""
+        number = self.named(gone)
+        self.do_del(gone)
+        self.switch.born_s[number] = self.now_s
+        self.add_port(port(name, number))
+
+    def do_sends(self, name: str, bps: str) -> None:
+        assert self.port_status(name).load.tx_bps == float(bps)
+
+
+BOUND = "keys vnet{} binding=eth{}".format
+STORIES = {
+    "a bridge that is attached at the start": f"""bond | installed | bound 1212
+        | {" | ".join(map(BOUND, range(4), (1, 2, 1, 2)))}""",
+    "what a VM port that has come says is read soon": """bond | run 11 | watch | add vnet9 19 | run 2.1
+        | sent ReadInstalled/ReadLearned ReadLearned ReadInstalled ReadLearned | watch
+        | run 9 | sent ReadInstalled""",
+    # The connection is back before the database says that eth1 and vnet0 are swapped. Otherwise an uplink
+    # would be taken for a VM port. eth1 is then the one without a link.
+    "ports that are numbered anew": """bond failback-delay-s=45 | swap eth1 vnet0 | empty
+        | set eth1@ofport=10 vnet0@ofport=1 | installed | bound 2222 | up eth1 | run 46 | bound 1212""",
+    "links that flap while the switch does not answer": f"""bond failback-delay-s=0 | hold | flap 700
+        | expected-at-most {MOST_EXPECTED + 4} | down eth1 | answer | run 1 | bound 2222 | up eth1
+        | run 60 | bound 1212""",
+    "a VM that turns its link off and on delays no change": """bond | watch | down eth1 | vm-flaps 20
+        | sent Apply Apply""",
+    "a port number that is used again has not sent what the VM before has": """bond | loads 9e8 | run 40
+        | reused vnet0 vnet4 | run 3 | sends vnet4 0""",
+    "when the engine is to be woken": """bond poll-interval-ms=500 | wakes-at 0 | run 0.1 | wakes-at 0.5
+        | gone | wakes-at inf""",
+    "a new VM port that is not live yet": """bond | watch | present vnet4 14 | unchanged
+        | recorded-port vnet4 14 | order vnet4 12""",
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_engine(story: str) -> None:
+    EngineStory(STORIES[story]).tell()
 
 
 def test_a_flow_that_somebody_removed_is_put_back_and_nothing_else_is_touched() -> None:
     here = world(host()).start()
+    first, after_flags = (changes for _, changes in here.applied())
+    assert first.add_flows and first.add_groups
+    assert not (first.modify_groups or first.delete_flows or first.delete_groups)
+    assert len(after_flags) == len(after_flags.add_flows)
     here.log.clear()
     flows = here.switch.flows
     missing = flows.pop(next(key for key in flows if key[0] == 5))
-
     here.run_for(31)
-
     ((_, changes),) = here.applied()
     assert changes == Changes(add_flows=(missing,))
-
-
-def test_what_a_vm_port_that_has_come_says_is_read_soon() -> None:
-    here = world(host()).start()
-    here.run_for(11)
-    here.log.clear()
-    here.add_port(port("vnet9", 19))
-    here.run_for(2.1)
-    read = [type(c) for _, c in here.log if isinstance(c, ReadInstalled | ReadLearned)]
-    assert read[-2:] == [ReadInstalled, ReadLearned]
-    here.log.clear()
-    here.run_for(9)
-    assert not here.commands(ReadInstalled), "and then as often as ever"
-
-
-def test_ports_numbered_anew_are_not_taken_for_what_had_the_number_before() -> None:
-    """The connection is back before the database says that eth1 and vnet0 are swapped."""
-    here = world(host()).start()
-    bindings = here.bindings()
-    here.disconnect()
-    here.switch.flows.clear()
-    here.switch.groups.clear()
-    eth1, vnet0 = here.switch.ports[1], here.switch.ports[10]
-    here.switch.ports |= {1: replace(vnet0, ofport=1), 10: replace(eth1, ofport=10, up=False)}
-
-    here.connect()
-    assert here.switch.installed == EMPTY, "an uplink would have been taken for a VM port"
-
-    numbers = {"eth1": 10, "vnet0": 1}
-    here.write(
-        here.rows["br0"].with_interfaces(lambda i: replace(i, ofport=numbers.get(i.name, i.ofport)))
-    )
-    assert here.switch.installed == desired(here) != EMPTY
-    assert set(here.bindings().values()) == {"eth2"}, "eth1 is the one without a link"
-    here.set_link(10, up=True).run_for(46)
-    assert here.bindings() == bindings
-
-
-# ---- failover --------------------------------------------------------------------------
-
-
-def test_links_that_flap_while_the_switch_does_not_answer_leave_few_moves() -> None:
-    here = world(host(failback_delay_s="0")).start()
-    before, switch = here.bindings(), here.switch
-    switch.holds_answers = True
-    for number in range(700):
-        here.set_link(1, up=bool(number % 2)).run_for(0.1)
-    expected = here.bridge.installation.expected
-    assert len(expected) <= MOST_EXPECTED + len(before)
-    here.set_link(1, up=False).answer_held().run_for(1)
-    assert {*here.bindings().values()} == {"eth2"}
-    assert {switch.uplink_of(ofport) for ofport in range(10, 14)} == {2}
-    here.set_link(1, up=True).run_for(60)
-    assert here.bindings() == before
-
-
-# ---- what operators ask ----------------------------------------------------------------
 
 
 def test_who_asks_about_one_bridge_does_not_wait_for_the_status_of_the_others(
@@ -136,9 +136,6 @@ def test_who_asks_about_one_bridge_does_not_wait_for_the_status_of_the_others(
     monkeypatch.setattr(status, "status", look)
     here = World(host(), replace(host(), name="br1")).start()
     assert (shown(here, "br1")["name"], looked_at) == ("br1", ["br1"])
-
-
-# ---- things that go wrong --------------------------------------------------------------
 
 
 def test_an_answer_to_a_bundle_of_a_connection_before_is_ignored() -> None:
@@ -164,72 +161,25 @@ def test_events_of_a_bridge_that_is_not_ours_are_ignored() -> None:
 def test_the_database_is_read_and_never_changed_in_place() -> None:
     row = host()
     before = repr(row)
-    here = world(row).start()
-    here.do("pin vnet0 eth2").run_for(40)
+    world(row).start().do("pin vnet0 eth2").run_for(40)
     assert repr(row) == before
 
 
-# ---- VM ports come and go --------------------------------------------------------------
+SLOW = interface("eth1", 1, link_speed_bps=1e9)
 
 
-def test_a_port_number_used_again_does_not_inherit_the_traffic_of_another_vm() -> None:
-    here = world(host()).start().run_until(40)
-    here.remove_port("vnet0")
-    here.switch.born_s[14] = here.switch.born_s[10] = here.now_s
-    here.add_port(port("vnet4", 10)).run_for(3)
-    assert here.port_status("vnet4").load.tx_bps == 0
-
-
-# ---- capacity and time -----------------------------------------------------------------
-
-
-def test_the_capacity_is_what_is_known_best() -> None:
-    """The operator's value, then QoS, then the switch's current speed, then the database's."""
-    ids = ours(policy="explicit", uplinks="eth1,eth2")
-    slow = interface("eth1", 1, link_speed_bps=1e9)
-    told = interface("eth1", 1, ours(capacity_mbps="500"), link_speed_bps=1e9)
-
-    def capacity_bps(eth1: PortRow, speed_bps: float) -> float:
-        here = world(bridge(eth1, port("eth2", 2), ids=ids), speed_bps=speed_bps).start()
-        return here.bridge.placing.uplinks()[0].capacity_bps
-
-    assert capacity_bps(PortRow("eth1", (told,), qos_max_rate_bps=2e9), 40e9) == 500e6
-    assert capacity_bps(PortRow("eth1", (slow,), qos_max_rate_bps=2e9), 40e9) == 2e9
-    assert capacity_bps(PortRow("eth1", (slow,)), 40e9) == 40e9
-    assert capacity_bps(PortRow("eth1", (slow,)), 0) == 1e9
-    assert capacity_bps(port("eth1", 1), 0) > 0, "something, so that ratios exist"
-
-
-def test_the_engine_says_when_it_wants_to_be_woken() -> None:
-    here = world(host(poll_interval_ms="500")).start()
-    assert here.engine.deadline_s() == 0, "the first poll is due at once"
-    here.run_until(0.1)
-    assert here.engine.deadline_s() == 0.5
-    here.disconnect()
-    assert here.engine.deadline_s() == float("inf")
-
-
-def test_a_new_vm_port_is_served_once_it_is_configured_though_not_live_yet() -> None:
-    """The switch reports a new port as present first, and as live a moment later."""
-    here = world(host()).start()
-    here.log.clear()
-    state = PortState(14, "vnet4", up=False, speed_bps=0)
-    here.switch.ports[14] = state
-    here.say(PortChanged("br0", state))
-    assert here.applied() == []
-    row = here.rows["br0"]
-    ports = tuple(sorted((*row.ports, port("vnet4", 14)), key=lambda p: p.name))
-    here.write(replace(row, ports=ports))
-    assert tables.Group.BINDING.id_of(14) in here.switch.groups
-
-
-def test_a_vm_that_turns_its_link_off_and_on_delays_no_change() -> None:
-    """As the guest of a container can do it: faster than a pause after a failed link takes."""
-    here = world(host()).start()
-    here.log.clear()
-    state = here.switch.ports[12]
-    here.set_link(1, up=False)
-    for turn in range(20):
-        here.say(PortChanged("br0", replace(state, up=turn % 2 == 1)))
-        here.run_for(REVALIDATED_AFTER_S / 6)
-    assert here.applied(), "the bindings have followed the failed uplink"
+@pytest.mark.parametrize(
+    ("key", "qos_bps", "speed_bps", "capacity_bps"),
+    [("500", 2e9, 40e9, 500e6), ("", 2e9, 40e9, 2e9), ("", None, 40e9, 40e9), ("", None, 0, 1e9)],
+    ids=["the operator's value", "QoS", "the switch's current speed", "the database's"],
+)
+def test_the_capacity_is_what_is_known_best(
+    key: str, qos_bps: float | None, speed_bps: float, capacity_bps: float
+) -> None:
+    eth1 = PortRow("eth1", (SLOW,), qos_max_rate_bps=qos_bps)
+    row = host(plain=True)
+    row = replace(row, ports=tuple(eth1 if p.name == "eth1" else p for p in row.ports))
+    row = with_interface(row, "eth1", **({"capacity_mbps": key} if key else {}))
+    here = world(row, speed_bps=speed_bps).start()
+    first, second = here.bridge.placing.uplinks()
+    assert first.capacity_bps == capacity_bps and second.capacity_bps > 0, "so that ratios exist"
