@@ -31,6 +31,23 @@ RATES: dict[str, tuple[list[tuple[float, int | None, int | None]], Load]] = {
     "by the clock of the switch": ([(10, 0, 0), (10.5, 500, 0)], Load(tx_bps=8000)),
     "repeated": ([(10, 0, 0), (11, 1000, 0), (11, 1000, 0)], Load(tx_bps=8000)),
     "a reset of one is one of both": ([(1, 1000, 1000), (2, 2000, 0)], Load()),
+    "a reset": ([*steady(0, 40), (41, 300, 0)], Load()),
+    "after a reset": ([*steady(0, 40), (41, 300, 0), (42, 1300, 0)], Load(tx_bps=8000)),
+    # Its clock goes back, even where its counters are higher than before.
+    "a port that was created again": ([*steady(100, 140), (2, 10**9, 10**9)], Load()),
+    **{
+        f"a counter of {bits} bits that wraps": (
+            [(1, 2**bits - 1500, 0), (2, 2**bits - 500, 0), (3, 500, 0)],
+            Load(tx_bps=8000),
+        )
+        for bits in (32, 64)
+    },
+    # It was not at zero before.
+    "begins to be counted": ([(1, UNSUPPORTED, 0), (2, 10**12, 0)], Load()),
+    "is counted": (
+        [(1, UNSUPPORTED, 0), (2, 10**12, 0), (3, 10**12 + 1000, 0)],
+        Load(tx_bps=8000),
+    ),
     # All ones in OpenFlow.
     "unsupported": ([(1, UNSUPPORTED, 0), (2, UNSUPPORTED, 1000)], Load(rx_bps=8000)),
     "not counted": ([(1, None, 0), (2, None, 1000)], Load(rx_bps=8000)),
@@ -57,43 +74,6 @@ def test_a_steady_load_whose_readings_differ_has_not_risen() -> None:
     assert kept.rise(recent_s=0.3).tx_bps > 8e6, "a rise is seen at once"
 
 
-def test_a_counter_reset_starts_anew_instead_of_showing_a_negative_rate() -> None:
-    reset = rates(*steady(0, 40), (41, 300, 0))
-    assert reset.latest() == Load()
-    assert reset.mean(30) is None
-    reset.add_reading(Sample(42, 1300, 0), KEEP_S)
-    assert reset.latest().tx_bps == 8000
-
-
-def test_a_port_that_was_created_again_starts_anew() -> None:
-    """Its clock goes back, even where its counters are higher than before."""
-    created_again = rates(*steady(100, 140), (2, 10**9, 10**9))
-    assert created_again.latest() == Load()
-    assert created_again.mean(30) is None
-
-
-@pytest.mark.parametrize("bits", [32, 64])
-def test_a_counter_goes_on_counting_after_it_has_wrapped(bits: int) -> None:
-    wrapped = rates((1, 2**bits - 1500, 0), (2, 2**bits - 500, 0), (3, 500, 0), (4, 1500, 0))
-    assert wrapped.latest().tx_bps == 8000
-    assert wrapped.mean(3) == Load(tx_bps=8000), "nothing of the window was lost"
-
-
-def test_a_counter_may_wrap_again_and_again() -> None:
-    kept = rates(keep_s=10)
-    for t in range(40):
-        kept.add_reading(Sample(t, t * 2**28 % 2**32, 0), KEEP_S)
-        if t:
-            assert kept.latest().tx_bps == 8 * 2**28
-
-
-def test_a_counter_that_begins_to_be_counted_was_not_at_zero_before() -> None:
-    begins = rates((1, UNSUPPORTED, 0), (2, 10**12, 0))
-    assert begins.latest().tx_bps == 0
-    begins.add_reading(Sample(3, 10**12 + 1000, 0), KEEP_S)
-    assert begins.latest().tx_bps == 8000
-
-
 # ---- the mean over a window ------------------------------------------------------------
 
 
@@ -104,6 +84,9 @@ MEANS: dict[str, tuple[list[tuple[float, int, int]], float | None]] = {
     "polls that come a little early": ([(0, 0, 0), (29.2, 29200, 0)], 8000),
     "without old traffic": ([(t, min(t, 20) * 1000, 0) for t in range(71)], 0),
     "polls longer apart than the window": ([(0, 0, 0), (60, 60000, 0)], 8000),
+    "none since a reset": ([*steady(0, 40), (41, 300, 0)], None),
+    "none since a port was created again": ([*steady(100, 140), (2, 10**9, 10**9)], None),
+    "counters that wrap again and again": ([(t, t * 2**28 % 2**32, 0) for t in range(40)], 2**31),
 }
 
 
