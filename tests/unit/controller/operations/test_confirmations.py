@@ -6,144 +6,97 @@ import json
 
 import pytest
 
-from controller.api.engine_commands import Apply, SendFrame, Write
-from controller.config.rows import BridgeRow
+from controller.api.engine_commands import SendFrame, Write
 from controller.dataplane import frames
-from controller.dataplane.specs import EMPTY
 from controller.operations.unconfirmed import UNCONFIRMED
 from controller.text.wording import UNREACHED
-from tests.said import says
-from tests.unit.fake_switch import World, done, refusal, reports, world
+from tests.unit.controller.story import Story
+from tests.unit.fake_switch import done, world
 from tests.unit.rows import host, with_ids, without_us
 
-WAIT_S = 60
-# What is rolled back, by whom, and until when it could have been confirmed.
+MAC = "02:00:00:00:00:0a"
 
 
-# A bridge with a bond before it is attached.
-BARE = without_us(host())
+class ConfirmationStory(Story):
+    def do_clock(self, now_s: str) -> None:
+        """The time after the host has started again, on which the service starts."""
+        self.now_s = self.switch.now_s = float(now_s)
+        self.restart_service()
+
+    def do_busy_database(self, seconds: str) -> None:
+        """It refuses what is written to it for so long."""
+        for _ in range(int(seconds)):
+            self.refuse_writes = "ovsdb-server is unreachable"
+            self.run_for(1)
+        self.refuse_writes = None
+
+    def do_no_switch(self) -> None:
+        """It does not answer from here on."""
+        self._away = self.switches.pop("br0")
+
+    def do_switch_again(self) -> None:
+        self.switches["br0"] = self._away
+        while self.engine.jobs.in_hand:
+            self.run_for(1)
+
+    def do_to_itself(self, name: str, mac: str) -> None:
+        """The last learning packet is one by which only our own switch learns."""
+        sent = SendFrame("br0", self.named(name), frames.rarp(mac, to_itself=True))
+        assert self.commands(SendFrame)[-1] == sent
 
 
-def attached_for_now(row: BridgeRow = BARE, *words: str) -> World:
-    """A world in which an attach waits to be confirmed."""
-    here = world(row).start()
-    done(here.ask("attach", "br0", *words, "--rollback-after", str(WAIT_S)))
-    return here
+FOR_A_MINUTE = "bond unattached | note-row | do attach br0 --rollback-after 60"
+UNTIL = "run 59 | column attached True | run 3 | row-as-noted | empty"
+STORIES = {
+    "an attach that fails waits for nothing": f"""bond unattached | note-row | no-switch
+        | ask attach br0 --rollback-after 60 | unanswered | run 10
+        | refused bridge br0: …10 s, because {UNREACHED}… | row-as-noted | unconfirmed | let-go""",
+    "NORMAL learns where silent VMs are for whoever attaches again": f"""bond | unlearn
+        | learn vnet0 {MAC} 0 | run 20 | watch | do detach br0 --rollback-after 60
+        | sent Apply/SendFrame Apply Apply SendFrame | to-itself vnet0 {MAC} | watch
+        | do confirm br0 | packets 0""",
+    "a service that starts meanwhile": f"""{FOR_A_MINUTE} | clock 30 | run 29
+        | column attached True | run 3 | row-as-noted | empty""",
+    "a service that starts after the time": f"""{FOR_A_MINUTE} | clock 200 | run 3
+        | row-as-noted | empty""",
+    "a database that refuses": f"""{FOR_A_MINUTE} | run 59 | watch | busy-database 8
+        | column attached True | unchanged
+        | warned bridge br0: attach…not been rolled back…ovsdb-server is unreachable… | run 4 | row-as-noted""",
+    "a switch that does not answer": """bond | do detach br0 --rollback-after 60 | note-row | no-switch
+        | run 80 | column attached False | unconfirmed detach | reported warning …not been rolled back…
+        | switch-again | ask confirm br0 | told br0: detach confirmed | run 100 | keys br0""",
+}
 
 
-def detached_for_now(row: BridgeRow | None = None) -> World:
-    here = world(row or host()).start()
-    done(here.ask("detach", "br0", "--rollback-after", str(WAIT_S)))
-    return here
-
-
-def attached(here: World) -> bool:
-    return here.rows["br0"].attached
-
-
-def waits(here: World) -> list[dict[str, object]]:
-    return list(json.loads(done(here.ask("show", "--json"))).get("unconfirmed", []))
-
-
-# ---- attach -----------------------------------------------------------------------------
-
-
-def test_an_attach_that_fails_waits_for_nothing_and_leaves_no_trace() -> None:
-    here = World(BARE).start()
-    assert here.ask("attach", "br0", "--rollback-after", "60") is None
-    here.run_until(10)
-    assert says(refusal(here.replies[1]), "bridge br0: ", f"10 s, because {UNREACHED}")
-    assert here.rows["br0"] == BARE and waits(here) == []
-    assert here.engine.fleet.bridges == {} and here.dialled == set()
-
-
-# ---- detach -----------------------------------------------------------------------------
-
-
-def test_normal_learns_where_silent_vms_are_for_whoever_attaches_again() -> None:
-    here = world(host()).start()
-    mac = "02:00:00:00:00:0a"
-    here.switches["br0"].learned = ((10, mac, 0),)
-    here.run_for(20)
-    here.log.clear()
-    done(here.ask("detach", "br0", "--rollback-after", "60"))
-    kinds = [c for _, c in here.log if isinstance(c, Apply | SendFrame)]
-    assert isinstance(kinds[-1], SendFrame) and isinstance(kinds[-2], Apply), (
-        "NORMAL has taken over"
-    )
-    assert kinds[-1] == SendFrame("br0", 10, frames.rarp(mac, to_itself=True))
-    here.log.clear()
-    done(here.ask("confirm", "br0"))
-    assert not here.frames()
-
-
-# ---- whatever fails meanwhile -----------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("start_s", "restart_s"),
-    [(0.0, 30.0), (1e9, 0.0), (0.0, 200.0)],
-    ids=["meanwhile", "a clock that went back", "after the time"],
-)
-def test_a_service_that_starts_waits_for_the_rest_and_no_longer(
-    start_s: float, restart_s: float
-) -> None:
-    here = World(BARE, start_s=start_s)
-    here.switches = world(BARE).switches
-    here.start()
-    done(here.ask("attach", "br0", "--rollback-after", "60"))
-    here.now_s = here.switches["br0"].now_s = restart_s
-    here.restart_service()
-    if restart_s < WAIT_S:
-        here.run_until(WAIT_S - 1)
-        assert attached(here)
-    here.run_for(3)
-    assert here.rows["br0"] == BARE and here.switches["br0"].installed == EMPTY
+@pytest.mark.parametrize("story", STORIES)
+def test_confirmation(story: str) -> None:
+    ConfirmationStory(STORIES[story]).tell()
 
 
 @pytest.mark.parametrize("step_s", [3600.0, -10.0], ids=["forward", "back"])
 def test_the_time_to_confirm_stays_the_same_when_the_clock_is_set(step_s: float) -> None:
-    here = attached_for_now()
+    here = world(without_us(host())).start()
+    done(here.ask("attach", "br0", "--rollback-after", "60"))
     here.run_for(20)
-    (before,) = waits(here)
+    (before,) = json.loads(done(here.ask("show", "--json")))["unconfirmed"]
     (stored,) = here.engine.set_clock(step_s)
     assert isinstance(stored, Write)
     here.write(with_ids(here.rows["br0"], unconfirmed=str(stored.settings[0].value)))
-    (after,) = waits(here)
-    assert after["left_s"] == before["left_s"] == pytest.approx(WAIT_S - 20, abs=2)
-    assert float(str(after["until"])) == pytest.approx(float(str(before["until"])) + step_s)
+    (after,) = json.loads(done(here.ask("show", "--json")))["unconfirmed"]
+    assert after["left_s"] == before["left_s"] == pytest.approx(40, abs=2)
+    assert after["until"] == pytest.approx(before["until"] + step_s)
     here.run_for(30)
-    assert attached(here)
+    assert here.rows["br0"].attached
     here.run_for(15)
-    assert here.rows["br0"] == BARE
+    assert not here.rows["br0"].attached
 
 
-def test_it_is_tried_until_the_database_takes_it() -> None:
-    here = attached_for_now()
-    here.log.clear()
-    for second in range(8):
-        here.refuse_writes = "ovsdb-server is unreachable"
-        here.run_until(60 + second)
-    assert attached(here) and not here.applied(), "nothing changes without the database"
-    (warning,) = reports(here, "warning")
-    assert says(warning, "br0: attach", "not been rolled back", "ovsdb-server is unreachable")
-    here.refuse_writes = None
-    here.run_until(71)
-    assert here.rows["br0"] == BARE
-
-
-def test_a_detach_that_cannot_be_reverted_yet_is_tried_again_and_can_be_confirmed() -> None:
-    here = detached_for_now()
-    switch = here.switches.pop("br0")
-    here.run_until(80)
-    assert not attached(here) and waits(here)
-    assert any("not been rolled back" in text for text in reports(here, "warning"))
-    here.switches["br0"] = switch
-    while here.engine.jobs.in_hand:
-        here.run_for(1)
-    assert done(here.ask("confirm", "br0")) == "br0: detach confirmed"
-    here.run_for(100)
-    assert here.rows["br0"] == BARE
+def test_a_clock_that_went_back_prolongs_the_time_by_no_more_than_itself() -> None:
+    here = ConfirmationStory(FOR_A_MINUTE)
+    here.now_s = here.switch.now_s = 1e9
+    here.tell()
+    for step in f"clock 0 | {UNTIL}".split(" | "):
+        here.carry_out(step)
 
 
 @pytest.mark.parametrize(
@@ -163,4 +116,4 @@ def test_a_detach_that_cannot_be_reverted_yet_is_tried_again_and_can_be_confirme
 )
 def test_nothing_but_our_keys_is_ever_restored(text: str) -> None:
     here = world(with_ids(host(), unconfirmed=text)).start().run_for(100)
-    assert here.rows["br0"].external_ids[UNCONFIRMED] == text and attached(here)
+    assert here.rows["br0"].external_ids[UNCONFIRMED] == text and here.rows["br0"].attached
