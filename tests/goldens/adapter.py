@@ -166,7 +166,7 @@ def _column(key: str, text: str) -> Any:
     if key == "tunnel":
         return Tunnel(*text.split(","))
     if key == "mirrors":
-        return (MirrorRow("m0", text, None),)
+        return (MirrorRow("m0", *((None, int(text)) if text.isdigit() else (text, None))),)
     return value_of(text)
 
 

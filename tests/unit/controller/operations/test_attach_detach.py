@@ -25,27 +25,20 @@ from controller.api.events import (
     Written,
 )
 from controller.bridge import inspection
-from controller.config import reader
 from controller.config.reader import read_bridge
-from controller.config.rows import PREFIX, BridgeRow, MirrorRow, PortRow
+from controller.config.rows import PREFIX
 from controller.dataplane import pipeline, tables
 from controller.dataplane.specs import GroupSpec
 from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table
 from controller.dataplane.team import Team
 from controller.operations.attach import ATTACH_TIMEOUT_S, Attach
 from controller.operations.jobs import Step, Store
-from tests.said import says
 from tests.unit.controller.engine.told import desired
 from tests.unit.controller.story import Story
-from tests.unit.fake_switch import World, done, refusal, world
+from tests.unit.fake_switch import World, done, world
 from tests.unit.rows import (
-    bridge,
     host,
-    interface,
     plain_uplinks,
-    port,
-    two_uplinks,
-    with_interface,
     without_us,
 )
 
@@ -66,62 +59,6 @@ def test_a_new_fail_mode_has_flushed_before_what_was_encoded_is_installed() -> N
 @pytest.mark.parametrize("note", ["[]", '{"fail_mode": 1}', '{"fail_mode": "up"}', "[" * 5000, ""])
 def test_a_note_is_what_attach_writes_or_bad(note: str) -> None:
     assert len(read_bridge(host(before=note)).errors) == 1
-
-
-# ---- what stays, and purge -------------------------------------------------------------
-
-
-def configured() -> BridgeRow:
-    """With settings of all kinds, as an operator and the service leave them."""
-    row = host(threshold="60", mode="enforce")
-    row = replace(row, external_ids={**row.external_ids, PREFIX + "vm-9c5e-pin": "eth1"})
-    for name, key, value in (
-        ("eth1", "role", "drained"),
-        ("eth1", "role-before", "active"),
-        ("eth2", "qdisc", "replace"),
-        ("vnet0", "pin", "eth1"),
-        ("vnet0", "binding", "eth1"),
-        ("vnet1", "no-such-key", "1"),
-    ):
-        row = with_interface(row, name, **{key: value})
-    others = replace(row.ports[0], external_ids={"others": "1", PREFIX + "left": "2"})
-    return replace(
-        row, ports=(others, *row.ports[1:]), external_ids={**row.external_ids, "others": "1"}
-    )
-
-
-def ours_in(row: BridgeRow) -> list[str]:
-    """All that is left of ours in a bridge's records."""
-    records = [row.external_ids, *(port.external_ids for port in row.ports)]
-    records += [i.external_ids for port in row.ports for i in port.interfaces]
-    return [key for ids in records for key in ids if key.startswith(PREFIX)]
-
-
-@pytest.mark.parametrize("detached_before", [False, True])
-def test_a_purge_leaves_nothing_of_ours_and_all_of_others(detached_before: bool) -> None:
-    here = world(configured()).start()
-    if detached_before:
-        here.ask("detach", "br0")
-        here.run_for(1)
-        assert ours_in(here.rows["br0"])
-    here.ask("detach", "br0", "--purge")
-    here.run_for(1)
-    removed = "keys" if detached_before else "flows and keys"
-    assert done(here.replies[here.asked]) == f"br0: ovs-lbt {removed} removed"
-    assert ours_in(here.rows["br0"]) == []
-    assert here.rows["br0"].external_ids == {"others": "1"}
-    assert here.rows["br0"].ports[0].external_ids == {"others": "1"}
-    here.run_for(60)
-    assert ours_in(here.rows["br0"]) == [], "and nothing of it comes back"
-
-
-def test_a_detach_says_what_it_has_restored() -> None:
-    here = world(plain_uplinks("standalone")).start()
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    here.ask("detach", "br0")
-    here.run_for(5)
-    told = "br0: ovs-lbt flows and keys removed, fail mode standalone restored"
-    assert done(here.replies[here.asked]) == told and here.rows["br0"].fail_mode == "standalone"
 
 
 @pytest.mark.parametrize("another", [False, True])
@@ -174,52 +111,6 @@ def test_a_group_that_only_others_use_is_not_ours_even_beside_flows_of_ours() ->
     assert inspection.foreign_groups(InstalledRead("br0", flows, groups)) == ()
 
 
-# ---- what NORMAL did -------------------------------------------------------------------
-
-
-def test_a_mirror_whose_copies_come_back_by_a_bond_is_refused() -> None:
-    row = replace(without_us(host()), mirrors=(MirrorRow("m0", output_vlan=9),))
-    found = "vnet0, vnet1, vnet2, vnet3 may receive each frame of mirror m0 (output_vlan 9) twice; use LACP"
-    here = world(row).start()
-    assert found in refusal(here.ask("attach", "br0"))
-    assert found in done(here.ask("check", "br0"))
-    assert here.commands(Write) == [] and here.applied() == []
-    for is_told, ports in (
-        (True, lambda p: p),
-        (False, lambda p: replace(p, tag=5) if p.name.startswith("vnet") else p),
-        (False, lambda p: replace(p, trunks=(5,)) if p.name == "bond0" else p),
-        (False, lambda p: replace(p, lacp="active") if p.name == "bond0" else p),
-    ):
-        here = world(replace(row, ports=tuple(map(ports, row.ports)))).start()
-        told = done(here.ask("attach", "br0", "mode=observe"))
-        assert (found in told) == is_told
-        if not is_told:
-            done(here.ask("set", "bridge", "br0", "mode=enforce"))
-
-
-def test_a_mirror_that_plain_uplinks_would_multiply_is_refused() -> None:
-    row = replace(plain_uplinks("secure"), mirrors=(MirrorRow("m0", output_vlan=9),))
-    here = world(row).start()
-    told = refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    assert says(told, "m0 sends VLAN 9 on eth1, eth2", "loop", "trunks without that VLAN")
-    assert here.commands(Write) == []
-    ports = tuple(replace(p, trunks=(1, 2)) if p.name == "eth2" else p for p in row.ports)
-    here = world(replace(row, ports=ports)).start()
-    assert "warning" not in done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-
-
-def test_ports_that_normal_treats_otherwise_are_told() -> None:
-    tunnel = PortRow("vnet0", (interface("vnet0", 10),), tag=5, vlan_mode="dot1q-tunnel")
-    row = bridge(*two_uplinks(), tunnel, port("vnet2", 12))
-    (warning,) = reader.read_bridge(row).not_done
-    here = world(without_us(row)).start()
-    assert refusal(here.ask("attach", "br0", "uplinks=eth1,eth2")) == f"bridge br0: {warning}"
-    assert says(warning, "Port vnet0 vlan_mode: ", "; if ", ": ovs-vsctl set port vnet0 vlan_mode")
-    limited = replace(without_us(host()), flow_tables=(3,))
-    told = refusal(world(limited).start().ask("attach", "br0"))
-    assert "flow_limit" in told and told.endswith("ovs-vsctl clear bridge br0 flow_tables")
-
-
 # ---- addresses -------------------------------------------------------------------------
 
 MAC, OTHER_MAC, THIRD_MAC = (f"52:54:00:00:00:0{number}" for number in (1, 2, 3))
@@ -248,8 +139,22 @@ def test_what_normal_knew_is_seeded_in_the_bundle_that_takes_its_place() -> None
     assert dict(seeded.match) == {"eth_dst": MAC, Register.VLAN: (0, 0xFFF)}
 
 
-class KnownStory(Story):
+class AttachStory(Story):
     """With steps about what is known of addresses, each as `vnet0/1`: of a port, by a number."""
+
+    def do_others(self) -> None:
+        """Other programs have values in the records of the bridge and its bond, too."""
+        row = self.rows["br0"]
+        bond = replace(row.ports[0], external_ids={"others": "1", PREFIX + "left": "2"})
+        ids = {**row.external_ids, "others": "1"}
+        self.write(replace(row, ports=(bond, *row.ports[1:]), external_ids=ids))
+
+    def do_only_others(self) -> None:
+        """Nothing of ours is left in a record, and all of others."""
+        row = self.rows["br0"]
+        ids = [row.external_ids, *(port.external_ids for port in row.ports)]
+        ids += [interface.external_ids for interface in row.interfaces]
+        assert [one for one in ids if one] == [{"others": "1"}] * 2
 
     def _places(self, known: tuple[str, ...]) -> tuple[tuple[int, str, int], ...]:
         places = (one.split("/") for one in known)
@@ -338,9 +243,47 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("story", KNOWN)
-def test_known_addresses(story: str) -> None:
-    KnownStory(KNOWN[story]).tell()
+CONFIGURED = """bond threshold=60 mode=enforce vm-9c5e-pin=eth1 eth1.role=drained eth1.role-before=active
+    eth2.qdisc=replace vnet0.pin=eth1 vnet0.binding=eth1 vnet1.no-such-key=1 | others"""
+PURGED = "told br0: ovs-lbt {} removed | only-others | run 60 | only-others"
+TWICE = "…vnet0, vnet1, vnet2, vnet3 may receive each frame of mirror m0 (output_vlan 9) twice; use LACP…"
+ATTACHED = "told br0: load-based over eth1, eth2, {}"
+RECORDS = {
+    "a purge": f"""{CONFIGURED} | ask detach br0 --purge | run 1
+        | {PURGED.format("flows and keys")}""",
+    "a purge after a detach": f"""{CONFIGURED} | do detach br0 | run 1 | keys vnet0 pin=eth1
+        | ask detach br0 --purge | run 1 | {PURGED.format("keys")}""",
+    "a detach says what it has restored": f"""{FREE} | do {AT_PLAIN} | ask detach br0 | run 5
+        | told br0: ovs-lbt flows and keys removed, fail mode standalone restored
+        | column fail_mode standalone""",
+    "a mirror whose copies come back by a bond": f"""bond unattached :mirrors=9 | watch | ask attach br0
+        | refused {TWICE} | check br0 | ask check br0 | told {TWICE} | unwritten | unchanged
+        | ask attach br0 mode=observe | told {TWICE}""",
+    **{
+        f"a mirror that is none of the bond's: {words}": f"""bond unattached :mirrors=9 {words}
+        | ask attach br0 mode=observe | {ATTACHED.format("4 VM ports")}
+        | do set bridge br0 mode=enforce"""
+        for words in (
+            "vnet0:tag=5 vnet1:tag=5 vnet2:tag=5 vnet3:tag=5",
+            "bond0:trunks=(5,)",
+            "bond0:lacp=active",
+        )
+    },
+    "a mirror that plain uplinks would multiply": f"""plain unattached vms=1 :mirrors=9 | watch
+        | ask {AT_PLAIN} | refused …m0 sends VLAN 9 on eth1, eth2…loop…trunks without that VLAN…
+        | unwritten | set eth2:trunks=(1,2) | ask {AT_PLAIN} | {ATTACHED.format("1 VM ports")}""",
+    "a port that NORMAL treats otherwise": f"""plain unattached vms=1 vnet0:tag=5
+        vnet0:vlan_mode=dot1q-tunnel | ask {AT_PLAIN} | refused bridge br0: Port vnet0 vlan_mode: …; if
+        …: ovs-vsctl set port vnet0 vlan_mode…""",
+    "tables with a limit": """bond unattached :flow_tables=(3,) | ask attach br0
+        | refused …flow_limit…ovs-vsctl clear bridge br0 flow_tables""",
+}
+STORIES = KNOWN | RECORDS
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_attach_and_detach(story: str) -> None:
+    AttachStory(STORIES[story]).tell()
 
 
 def renewed(here: World) -> list[tuple[float, int]]:
