@@ -52,6 +52,7 @@ STEPS = (
     tuple(f"ask set interface VM affinity={name}" for name in ("x", "", "")),
     tuple(f"ask set interface VM anti-affinity={name}" for name in ("y", "", "")),
 )
+ROLES = ("active", "standby", "drained")
 HOST = 0
 OUTSIDER = "02:ee:00:00:00:01"
 FLOODED = (
@@ -66,7 +67,7 @@ FLOODED = (
 QUIET_S = 30.0
 # Under `adaptive`, a unit is not moved because of load if it has moved so often within that time.
 MOVES_MAX, MOVES_WITHIN_S = 4, 180.0
-MOVED = re.compile(r"(\S+): (\S+): \S+ -> \S+ \((\w+)\)$")
+MOVED = re.compile(r"(\S+): (\S+): (\S+) -> (\S+) \((\w+)\)$")
 # What the service keeps of a bridge with a few VMs, in objects of Python. Samples of the buckets of a hash
 # are 25,000 of them, for as long as a hash is used.
 OBJECTS_MAX = 50_000
@@ -179,6 +180,8 @@ class Service(Story):
         teams = [self._some_team() for _ in range(self.chosen_by.randint(1, 3))]
         self.networks: dict[str, Network] = {}
         self.moved: dict[tuple[str, str], deque[float]] = {}
+        # Where reports say that VM ports are, by bridge; only of bridges that enforce since they were at rest.
+        self.reported: dict[str, dict[str, str]] = {}
         super().__init__(" + ".join(teams))
         self.told = [f"seed {seed}: {' + '.join(teams)}"]
         self.made = 20
@@ -243,7 +246,10 @@ class Service(Story):
         if word in ("leaver", "migrate") and len(vms) == 1:
             return
         self.told.append(f"{self.now_s:.1f} {self.chosen} {filled}")
+        if "mode=" in filled:
+            self.reported.pop(self.chosen, None)
         self.carry_out(filled)
+        self.check_ways()
 
     @property
     def is_away(self) -> bool:
@@ -319,17 +325,14 @@ class Service(Story):
         # It has written the times of moves where the policy limits them.
         kept = {name for name, row in self.rows.items() if _is_adaptive(row)}
         self.moved = {unit: times for unit, times in self.moved.items() if unit[0] in kept}
+        self.reported.clear()
         self.restart_service()
         self.away.clear()
 
     def do_role(self, name: str, role: str) -> None:
         """One uplink at least stays active."""
-        others = (
-            i
-            for i in self.rows[self.chosen].interfaces
-            if i.name.startswith("eth") and i.name != name
-        )
-        if any(i.external_ids.get("ovs-lbt-role", "active") == "active" for i in others):
+        names = (i.name for i in self.rows[self.chosen].interfaces if i.name.startswith("eth"))
+        if any(self._role(other) == "active" for other in names if other != name):
             self.do_set(f"{name}.role={role}")
 
     def come_to_rest(self) -> None:
@@ -347,6 +350,7 @@ class Service(Story):
             self.chosen = name
             bridge = self.engine.fleet.bridges[name]
             assert self.switch.installed == bridge.installation.desired(), f"{name} lacks flows"
+            self.check_rest()
             self.check_upstream()
             vms = self._vm_ports()
             for vm in vms.values():
@@ -371,6 +375,47 @@ class Service(Story):
                 if self.vlan(vm) == vlan:
                     heard = self.travel(vm, frames.to(mac), vlan)
                     self.judge(f"unicast of {vm} to {mac}", heard, {HOST}, settled=True)
+
+    def check_ways(self) -> None:
+        """VM ports leave by their uplinks if these are up, or else by others that are, whatever the service knows."""
+        bridge = self.engine.fleet.bridges[self.chosen]
+        if self.is_away or bridge.on_normal or not bridge.installation.ready(self.now_s):
+            return
+        up = {port.name: number for number, port in self.switch.ports.items() if port.up}
+        vms = self._vm_ports()
+        for name, uplink in self.bindings(self.chosen).items():
+            if name in vms and self.switch.hash_of(vms[name]) is None:
+                used = self.switch.uplink_of(vms[name])
+                assert used == up.get(uplink, used), f"{name} is bound to {uplink}, not {used}"
+                assert used or not any(n.startswith("eth") for n in up), f"{name} has no way out"
+
+    def check_rest(self) -> None:
+        """VM ports are on uplinks of the best role, where reports say, and each command is answered."""
+        bridge, vms = self.engine.fleet.bridges[self.chosen], self._vm_ports()
+        assert bridge.at_rest and self.replies.keys() == {*range(1, self.asked + 1)}
+        counts = bridge.placing.counts
+        made = sum(counts.applied.values()) + sum(counts.refused.values())
+        assert bridge.observing or made <= sum(counts.planned.values())
+        if bridge.observing:
+            return
+        bound = {n: uplink for n, uplink in self.bindings(self.chosen).items() if n in vms}
+        roles = {i.name: self._role(i.name) for i in self.rows[self.chosen].interfaces}
+        best = min((roles[n] for n in roles if n not in vms), key=ROLES.index)
+        pinned = [
+            i.name for i in self.rows[self.chosen].interfaces if f"{PREFIX}pin" in i.external_ids
+        ]
+        for name, uplink in bound.items():
+            assert name in pinned or roles[uplink] == best, (
+                f"{name} is on {uplink}, {best} would do"
+            )
+        reported = self.reported.get(self.chosen, {})
+        wrong = {n: at for n, at in reported.items() if bound.get(n, at) != at}
+        assert not wrong, f"reports say {wrong}, and VM ports are on {bound}"
+        self.reported[self.chosen] = bound
+
+    def _role(self, name: str) -> str:
+        (ids,) = (i.external_ids for i in self.rows[self.chosen].interfaces if i.name == name)
+        return ids.get(f"{PREFIX}role", "active")
 
     def check_upstream(self) -> None:
         """The network sends to each VM by the uplink by which the VM sends."""
@@ -496,7 +541,10 @@ class Service(Story):
                         pass
             self.chosen = before
         if isinstance(command, Report) and (told := MOVED.match(command.text)):
-            self._count_move(told[1], told[2], Reason(told[3]))
+            self._count_move(told[1], told[2], Reason(told[5]))
+            if (reported := self.reported.get(told[1], {})).get(told[2]):
+                assert reported[told[2]] == told[3], command
+                reported[told[2]] = told[4]
 
     def _count_move(self, bridge: str, unit: str, why: Reason) -> None:
         moved = self.moved.setdefault((bridge, unit), deque(maxlen=MOVES_MAX))
