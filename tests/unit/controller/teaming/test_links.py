@@ -13,126 +13,96 @@ from policies.model import OfPort, Role
 
 DELAY_S = 5.0
 TEAM = tuple(UplinkConfig(f"eth{n}", OfPort(n), None, None, Role.ACTIVE) for n in (1, 2))
-FIRST, SECOND = TEAM
 
 
-def see(links: Links, number: int, up: bool, now_s: float) -> None:
-    links.note_port(PortState(number, f"eth{number}", up, 1e10), now_s)
+class TwoLinks:
+    """The links of eth1 and eth2. Each method `do_…` is a step of a story; times are in seconds."""
+
+    def __init__(self) -> None:
+        self.links = Links(DELAY_S, TEAM)
+        self.links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], 0.0)
+
+    def tell(self, steps: str) -> None:
+        for step in map(str.split, steps.split("|")):
+            getattr(self, f"do_{step[0].replace('-', '_')}")(*step[1:])
+
+    def do_link(self, number: str, state: str, at_s: str) -> None:
+        port = PortState(int(number), f"eth{number}", state == "up", 1e10)
+        self.links.note_port(port, float(at_s))
+
+    def do_receive(self, first: str, second: str, probed: str = "") -> None:
+        """How many frames both have received."""
+        self.links.receive({"eth1": int(first), "eth2": int(second)}, bool(probed))
+
+    def do_team(self, at_s: str, *names: str) -> None:
+        self.links.follow_team(tuple(one for one in TEAM if one.name in names), float(at_s))
+
+    def do_never_falls_back(self) -> None:
+        self.links.delay_s = NEVER_S
+
+    def do_lag(self) -> None:
+        """LACP is negotiated again after a fallback: the partner may send nothing by an uplink."""
+        self.links.forget_received()
+
+    def do_usable(self, at_s: str, *names: str) -> None:
+        self.links.end_delays(float(at_s))
+        assert self.links.usable() == {*names}, f"at {at_s} s"
+
+    def do_waits(self, why: str = "") -> None:
+        """Whether eth1 waits for a frame."""
+        assert bool(self.links.why_waiting(TEAM[0])) is (why == "yes")
+
+    def do_asks(self) -> None:
+        """It asks for a frame when the delay is over, and again."""
+        assert "received" in self.links.why_unused(TEAM[0], 7.0) and self.links.asks_s == 7.0
+        self.links.note_asked(7.0)
+        assert self.links.asks_s == 7.0 + ASK_EVERY_S
+
+    def do_delay_ends(self, at_s: str) -> None:
+        assert self.links.delay_ends_s == float(at_s)
 
 
-def receive(links: Links, first: int, second: int, probed: bool = False) -> None:
-    links.receive({"eth1": first, "eth2": second}, probed)
+FLAP = "link 1 down 1 | link 1 up 2"
+RETURNED = f"receive 10 10 | {FLAP}"
+BOTH = "usable 7 eth1 eth2"
+STORIES = {
+    **{
+        f"waits for a frame while others receive some: {how}": f"""{RETURNED} | receive {received}
+        | usable 7 eth2 | waits yes | asks | receive {then} | delay-ends 7 | usable 8 eth1 eth2
+        | waits no | delay-ends inf"""
+        for how, received, then in (
+            ("frames of others", "10 11", "11 12"),
+            ("probes", "10 10 probed", "11 12 probed"),
+        )
+    },
+    "nobody receives anything": f"{RETURNED} | receive 10 10 | waits no | {BOTH}",
+    "whether others receive is not known": f"{RETURNED} | usable 7 eth2",
+    "a switch that counts no frames": f"{FLAP} | {BOTH}",
+    "a frame within the failback delay": f"{RETURNED} | receive 11 11 | usable 6.9 eth2 | {BOTH}",
+    # Counters begin at zero.
+    "a device that was made anew": f"{RETURNED} | receive 2 11 | waits yes | receive 3 11 | waits no",
+    "an uplink that left the team": f"""{RETURNED} | usable 7 eth2 | receive 11 11 | team 8 eth2
+        | team 9 eth1 eth2 | receive 11 12 | usable 20 eth2 | waits yes""",
+    "both returned, until one is proven": f"""{RETURNED} | link 2 down 2.1 | link 2 up 2.2
+        | usable 3 eth1 eth2 | receive 10 11 | usable 8 eth2""",
+    "the uplinks are a LAG": f"{RETURNED} | receive 10 11 | waits yes | lag | waits no | {BOTH}",
+    # Uplinks that never fall back are used when another one fails, whether they have received a frame or not.
+    "it takes the place of another uplink": f"""{RETURNED} | never-falls-back | receive 10 11 | waits yes
+        | usable 100 eth2 | link 2 down 100 | usable 100 eth1 | waits no""",
+}
 
 
-def connected(team: tuple[UplinkConfig, ...] = TEAM) -> Links:
-    links = Links(DELAY_S, team)
-    links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], 0.0)
-    return links
-
-
-def returned() -> Links:
-    """eth1 had received 10 frames before its link failed; it has returned at 2 s."""
-    links = connected()
-    receive(links, 10, 10)
-    see(links, 1, up=False, now_s=1.0)
-    see(links, 1, up=True, now_s=2.0)
-    return links
-
-
-def usable(links: Links, now_s: float) -> set[str]:
-    links.end_delays(now_s)
-    return links.usable()
-
-
-@pytest.mark.parametrize("probed", [False, True])
-def test_an_uplink_waits_for_a_frame_while_others_receive_some(probed: bool) -> None:
-    links = returned()
-    receive(links, 10, 10 if probed else 11, probed)
-    assert usable(links, 7.0) == {"eth2"}
-    assert "received" in links.why_unused(FIRST, 7.0) and links.why_waiting(FIRST)
-    assert links.asks_s == 7.0
-    links.note_asked(7.0)
-    assert links.asks_s == 7.0 + ASK_EVERY_S
-    receive(links, 11, 12, probed)
-    assert links.delay_ends_s == 7.0 and usable(links, 8.0) == {"eth1", "eth2"}
-    assert not links.why_waiting(FIRST) and links.delay_ends_s == NEVER_S
-
-
-def test_it_does_not_wait_where_nobody_receives_anything() -> None:
-    links = returned()
-    receive(links, 10, 10)
-    assert not links.why_waiting(FIRST) and usable(links, 7.0) == {"eth1", "eth2"}
-
-
-def test_it_waits_until_it_is_known_whether_others_receive() -> None:
-    assert usable(returned(), 7.0) == {"eth2"}
-
-
-def test_a_switch_that_counts_no_frames_is_not_waited_for() -> None:
-    links = connected()
-    see(links, 1, up=False, now_s=1.0)
-    see(links, 1, up=True, now_s=2.0)
-    assert usable(links, 7.0) == {"eth1", "eth2"}
-
-
-def test_a_frame_within_the_failback_delay_is_enough() -> None:
-    links = returned()
-    receive(links, 11, 11)
-    assert usable(links, 6.9) == {"eth2"} and usable(links, 7.0) == {"eth1", "eth2"}
-
-
-def test_the_counters_of_a_device_that_was_made_anew_begin_at_zero() -> None:
-    links = returned()
-    receive(links, 2, 11)
-    assert links.why_waiting(FIRST)
-    receive(links, 3, 11)
-    assert not links.why_waiting(FIRST)
-
-
-def test_an_uplink_that_left_the_team_returns_as_from_a_failure() -> None:
-    links = returned()
-    usable(links, 7.0)
-    receive(links, 11, 11)
-    links.follow_team((SECOND,), 8.0)
-    links.follow_team(TEAM, 9.0)
-    receive(links, 11, 12)
-    assert usable(links, 20.0) == {"eth2"} and links.why_waiting(FIRST)
-
-
-def test_both_that_returned_are_used_until_one_is_proven() -> None:
-    links = returned()
-    see(links, 2, up=False, now_s=2.1)
-    see(links, 2, up=True, now_s=2.2)
-    assert usable(links, 3.0) == {"eth1", "eth2"}
-    receive(links, 10, 11)
-    assert usable(links, 8.0) == {"eth2"}
+@pytest.mark.parametrize("story", STORIES)
+def test_returning_link(story: str) -> None:
+    TwoLinks().tell(STORIES[story])
 
 
 def test_a_blocked_uplink_is_not_up() -> None:
-    team = (replace(FIRST, blocked=True), SECOND)
-    links = connected(team)
-    links.follow_paths(frozenset({"eth1"}), 1.0)
-    assert links.usable() == {"eth2"} and not links.up(team[0])
-    assert "spanning tree" in links.why_unused(team[0], 1.0)
-    links.uplinks = TEAM
-    links.follow_paths(frozenset(), 2.0)
-    assert usable(links, 6.0) == {"eth2"} and usable(links, 7.0) == {"eth1", "eth2"}
-
-
-def test_it_waits_no_longer_once_the_uplinks_are_a_lag() -> None:
-    """LACP is negotiated again after a fallback: the partner may send nothing by it."""
-    links = returned()
-    receive(links, 10, 11)
-    assert links.why_waiting(FIRST)
-    links.forget_received()
-    assert not links.why_waiting(FIRST) and usable(links, 7.0) == {"eth1", "eth2"}
-
-
-def test_it_waits_no_longer_once_it_takes_the_place_of_another_uplink() -> None:
-    """Uplinks that never fall back are used when another one fails, whether they have received a frame or not."""
-    links = returned()
-    links.delay_s = NEVER_S
-    receive(links, 10, 11)
-    assert links.why_waiting(FIRST) and usable(links, 100.0) == {"eth2"}
-    see(links, 2, up=False, now_s=100.0)
-    assert usable(links, 100.0) == {"eth1"} and not links.why_waiting(FIRST)
+    here = TwoLinks()
+    here.links.uplinks = blocked, _ = (replace(TEAM[0], blocked=True), TEAM[1])
+    here.links.follow_paths(frozenset({"eth1"}), 1.0)
+    assert here.links.usable() == {"eth2"} and not here.links.up(blocked)
+    assert "spanning tree" in here.links.why_unused(blocked, 1.0)
+    here.links.uplinks = TEAM
+    here.links.follow_paths(frozenset(), 2.0)
+    here.tell(f"usable 6 eth2 | {BOTH}")
