@@ -86,16 +86,6 @@ def of_hashing(words: str) -> str:
     return " / ".join(t for t in offload(words).told if t.startswith("hw-offload with "))
 
 
-@pytest.mark.parametrize(
-    ("policy", "hashes"),
-    [("load-based", False), ("explicit", False), ("dynamic", True), ("adaptive", True)],
-)
-def test_policies_that_hash_fill_the_card_with_flows(policy: str, hashes: bool) -> None:
-    found = [text for text in offload(f"{CARD} policy={policy}").told if "each connection" in text]
-    assert bool(found) is hashes
-    assert all(policy in text for text in found)
-
-
 @pytest.mark.parametrize("policy", ["dynamic", "adaptive", "address-hash"])
 @pytest.mark.parametrize(("connection_hash", "in_software"), [("dp_hash", True), ("auto", False)])
 def test_what_dp_hash_hashes_is_said_to_stay_in_software(

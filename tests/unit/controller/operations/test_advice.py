@@ -44,10 +44,6 @@ def test_other_bridges_are_not_ovns(name: str, ovn: Ovn | None) -> None:
     assert advice.refusal(BridgeRow(name), ovn) is None
 
 
-def test_a_patch_port_as_one_vm_port_is_named() -> None:
-    assert says(said(), "patch port to-int to br-int: ", "load-based", f": {REMEDY}")
-
-
 def test_a_key_of_the_port_is_told_to_be_lost_with_the_port() -> None:
     found = said(unit="source-mac")
     assert says(found, "patch port to-int to br-int: ", "unit=source-mac", "lost", f": {REMEDY}")

@@ -11,7 +11,6 @@ from controller.operations import endpoint_plan
 from controller.operations.endpoint_plan import Host
 from controller.text.show_view import JsonObject
 from controller.text.wording import Refused
-from tests.said import says
 from tests.unit.rows import bridge, host, interface, marked, ours, port, tunnel
 
 ADDRESSES = {"vnet0": ("192.0.2.1",), "vnet1": ("192.0.2.2", "fd00::2")}
@@ -82,18 +81,6 @@ def test_the_plan_as_json() -> None:
         "rx_bps": 2e6,
     }
     assert shown["commands"] == ["ovs-vsctl set interface a2 external_ids:encap-ip=192.0.2.2"]
-
-
-def test_there_may_be_nothing_to_do() -> None:
-    found = survey(vif("a1", "192.0.2.1"), vif("a2", "192.0.2.2"))
-    text = endpoint_plan.as_text(found, answered(found))
-    assert says(text, "br-int: ", "2 VMs")
-    assert "ovs-vsctl" not in text
-
-
-def test_a_vm_without_an_endpoint_gets_one() -> None:
-    found = answered(survey(vif("a1", "192.0.2.1"), vif("a2")))
-    assert found["commands"] == ["ovs-vsctl set interface a2 external_ids:encap-ip=192.0.2.2"]
 
 
 def test_tunnels_of_others_are_theirs_to_change() -> None:
