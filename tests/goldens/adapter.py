@@ -51,7 +51,7 @@ from controller.cli.top import feed, keys, view
 from controller.cli.top.state import State, with_picture
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, MirrorRow, Ovn, PortRow, Tunnel
 from controller.dataplane import htb
-from controller.dataplane.specs import Changes, Output, SetField
+from controller.dataplane.specs import Changes
 from controller.dataplane.tables import OFPP_CONTROLLER
 from controller.engine import Engine
 from controller.host import client, journal
@@ -178,7 +178,7 @@ def _with(ids: Mapping[str, str], key: str, text: str) -> dict[str, str]:
 
 
 class Forwarding(FakeSwitch):
-    """Its buckets may lead on to other groups, and its flows may be counted late, as on a card."""
+    """Its flows may be counted late, as on a card."""
 
     late_s = 0.0
     _seen_s = 0.0
@@ -190,22 +190,6 @@ class Forwarding(FakeSwitch):
             self._seen_s, self._seen = self.now_s, dict(self.sent_bytes)
         kept, sent = super()._unit_sample(ofport), self._seen.get(ofport, 0.0)
         return kept._replace(tx_bytes=int(sent)) if self.late_s else kept
-
-    def _leaves_by(self, group_id: int) -> int | None:
-        for bucket in self.groups[group_id].buckets if group_id in self.groups else ():
-            if bucket.watch_group is not None:
-                if (leaves := self._leaves_by(bucket.watch_group)) is not None:
-                    return leaves
-            elif (port := self.ports.get(bucket.watch_port or 0)) is not None and port.up:
-                first = bucket.actions[0]
-                if isinstance(first, Output):
-                    return int(first.port)
-                return (
-                    int(first.value)
-                    if isinstance(first, SetField) and isinstance(first.value, int)
-                    else port.ofport
-                )
-        return None
 
 
 class Here(World):

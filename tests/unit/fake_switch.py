@@ -243,14 +243,16 @@ class FakeSwitch:
         return self.uplink_of(ofport)
 
     def _leaves_by(self, group_id: int) -> int | None:
-        group = self.groups.get(group_id)
-        for bucket in group.buckets if group else ():
-            watched = self.ports.get(bucket.watch_port or 0)
-            if watched is not None and watched.up:
-                first = bucket.actions[0]
+        for bucket in self.groups[group_id].buckets if group_id in self.groups else ():
+            if bucket.watch_group is not None:
+                if (leaves := self._leaves_by(bucket.watch_group)) is not None:
+                    return leaves
+            elif (port := self.ports.get(bucket.watch_port or 0)) is not None and port.up:
                 # An uplink that does not carry every VLAN is left by the table that checks.
-                assert isinstance(first, Output | SetField)
-                return first.port if isinstance(first, Output) else int(first.value)
+                match bucket.actions[0]:
+                    case Output(port=number) | SetField(value=int(number)):
+                        return int(number)
+                return port.ofport
         return None
 
     def forward_until(self, now_s: float) -> None:
@@ -576,12 +578,6 @@ class World:
     def bindings(self, bridge: str = "br0") -> dict[str, str]:
         return {
             name: b.uplink for name, b in self.engine.fleet.bridges[bridge].placing.bound.items()
-        }
-
-    def stored_bindings(self, bridge: str = "br0") -> dict[str, str | None]:
-        return {
-            port.name: port.interfaces[0].external_ids.get("ovs-lbt-binding")
-            for port in self.rows[bridge].ports
         }
 
     # ---- the shell ---------------------------------------------------------------------
