@@ -6,8 +6,9 @@ live uplink of their installed binding group. Time passes only in `run_until`.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,6 +72,7 @@ from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, Output, Pip
 from controller.engine import Engine
 from policies.classifiers import BUCKETS
 from tests.unit.rows import with_interface
+from tests.unit.simulator import Copy, Simulator, as_number
 
 # Bundles until everything is in place over a bond: the second when NORMAL's flags are set.
 PLACED = 2
@@ -81,6 +83,7 @@ ToSwitch = Read | SetPortFlags | AddSelectGroup | Apply
 Rate = Callable[[float], float]
 # Behind a VM port: (ofport, MAC, VLAN).
 Address = tuple[int, str, int]
+Learned = dict[tuple[int, int, specs.Match], tuple[FlowSpec, float]]
 
 
 A_MOMENT_S = 0.1
@@ -114,7 +117,6 @@ class FakeSwitch:
     inbound_bps: dict[int, Rate] = field(default_factory=dict)
     comes_by: dict[int, int] = field(default_factory=dict)
     inbound_bytes: dict[tuple[int, int], float] = field(default_factory=_counts)
-    learned: Sequence[tuple[int, str, int]] = ()
     from_normal: tuple[tuple[int, str, int | None], ...] = ()
     elsewhere: tuple[tuple[str, int], ...] = ()
     no_flood: set[int] = field(default_factory=set)
@@ -139,6 +141,47 @@ class FakeSwitch:
     frame_bytes: int | None = None
     born_s: dict[int, float] = field(default_factory=dict)
     now_s: float = 0.0
+    # The flows that are learned, and until when they are kept.
+    _learned: Learned = field(default_factory=dict)
+    _simulator: Simulator | None = None
+
+    @property
+    def learned(self) -> tuple[Address, ...]:
+        """The addresses behind VM ports that are learned, as the service reads them."""
+        return tuple(
+            (tables.cookie_ofport(flow.cookie), mac_of(match["eth_dst"]), int(vlan[0]))
+            for flow, until_s in self._learned.values()
+            if flow.table == tables.Table.LOCATION and until_s > self.now_s
+            for match in [dict(flow.match)]
+            for vlan in [match.get(tables.Register.VLAN)]
+            if tables.cookie_kind(flow.cookie) is tables.Kind.LEARNED and isinstance(vlan, tuple)
+        )
+
+    @learned.setter
+    def learned(self, addresses: Iterable[Address]) -> None:
+        """These addresses, and no others, until the port goes: what else was learned stays."""
+        self._forget(lambda flow: flow.table == tables.Table.LOCATION)
+        for ofport, mac, vlan in addresses:
+            match: specs.Fields = {"eth_dst": mac, tables.Register.VLAN: (vlan, 0xFFF)}
+            table, cookie = _said(ofport)
+            self._learn(specs.flow(table, 10, match, cookie=cookie))
+
+    def receive(self, ofport: int, sent: Mapping[str, int]) -> list[Copy]:
+        """Where a frame leaves that comes in by a port; the switch learns from it."""
+        if not self.ports[ofport].up:
+            return []
+        if self._simulator is None:
+            self._simulator = Simulator(self.installed, ())
+        here = self._simulator
+        here.alive = {number for number, port in self.ports.items() if port.up}
+        here.learned, here.now_s = self._learned, self.now_s
+        copies = here.receive(tables.openflow_port(ofport), sent)
+        self._learned = here.learned
+        return copies
+
+    def restart(self) -> None:
+        """It has no flows and groups, and knows no address."""
+        self._commit(Changes(delete_groups=tuple(self.groups), clear=True))
 
     def carry_out(self, command: Command) -> list[Event]:
         """What the switch answers."""
@@ -310,6 +353,7 @@ class FakeSwitch:
         for group in changes.modify_groups:
             assert group.group_id in self.groups, "OFPGMFC_UNKNOWN_GROUP"
             self.groups[group.group_id] = group
+        before = [self.flows.get(flow.key, flow) for flow in changes.add_flows]
         for flow in changes.add_flows:
             for action in flow.actions:
                 if isinstance(action, specs.ToGroup):
@@ -320,20 +364,27 @@ class FakeSwitch:
                 self.flows[flow.key] = flow
         for flow in changes.delete_flows:
             self.flows.pop(flow.key, None)
-        gone = _taught(changes.delete_flows) - _taught(self.flows.values())
         if changes.clear:
             self.flows.clear()
-            self.learned = ()
-        self.learned = tuple(known for known in self.learned if known[0] not in gone)
         for group_id in changes.delete_groups:
             self.groups.pop(group_id, None)
+        self._simulator = None
+        taught = _taught(self.flows.values())
+        gone = _taught([*before, *changes.delete_flows]) - taught
+        # What a test has said of a port goes with the last flow that learns its addresses.
+        ports, still = ({tables.cookie_ofport(c) for _, c in of} for of in (gone, taught))
+        gone |= {_said(ofport) for ofport in ports - still}
+        self._forget(lambda flow: changes.clear or (flow.table, flow.cookie) in gone)
+
+    def _forget(self, is_gone: Callable[[FlowSpec], bool]) -> None:
+        self._learned = {k: known for k, known in self._learned.items() if not is_gone(known[0])}
 
     def _learn(self, flow: FlowSpec) -> None:
-        fields = dict(flow.match)
-        vlan, mac = fields[tables.Register.VLAN], fields.get("eth_dst")
-        if mac is not None and isinstance(vlan, tuple):
-            others = tuple(known for known in self.learned if known[1:] != (mac, vlan[0]))
-            self.learned = (*others, (flow.cookie & 0xFFFF, str(mac), int(vlan[0])))
+        """As the switch writes what it learns."""
+        match = ((n, v if isinstance(v, tuple) else as_number(n, v)) for n, v in flow.match)
+        flow = replace(flow, match=tuple(sorted(match)))
+        self._learned.pop(flow.key, None)
+        self._learned[flow.key] = flow, self.now_s + (flow.hard_timeout_s or math.inf)
 
     def _counters(self, ofport: int) -> PortCounters:
         sent = int(self.sent_bytes.get(ofport, 0))
@@ -355,10 +406,20 @@ class FakeSwitch:
         return Sample(self.now_s + age_s, int(sent_bytes) - ETHERNET_BYTES * packets, 0, packets)
 
 
-def _taught(flows: Iterable[FlowSpec]) -> set[int]:
-    """The VM ports from which these flows learn addresses."""
+def _taught(flows: Iterable[FlowSpec]) -> set[tuple[int, int]]:
+    """The tables and cookies of what is learned by these flows, and forgotten with them."""
     learns = (a for flow in flows for a in flow.actions if isinstance(a, specs.Learn))
-    return {tables.cookie_ofport(learn.cookie) for learn in learns if learn.delete_learned}
+    return {(learn.table, learn.cookie) for learn in learns if learn.delete_learned}
+
+
+def _said(ofport: int) -> tuple[int, int]:
+    """The table and the cookie of what a test says is learned of a port."""
+    return tables.Table.LOCATION, tables.cookie(tables.Kind.LEARNED, ofport)
+
+
+def mac_of(value: object) -> str:
+    assert isinstance(value, int)
+    return value.to_bytes(6, "big").hex(":")
 
 
 class World:
@@ -530,9 +591,7 @@ class World:
     def restart_switch(self) -> World:
         """The switch of br0 starts anew: it has nothing of ours, and has learned nothing."""
         self.disconnect()
-        self.switch.flows.clear()
-        self.switch.groups.clear()
-        self.switch.learned = ()
+        self.switch.restart()
         return self.connect()
 
     def connect(self, bridge: str = "br0") -> World:
@@ -721,13 +780,3 @@ def reports(here: World, level: str) -> list[str]:
 
 def moves(here: World) -> dict[str, int]:
     return {reason: n for reason, n in here.status.moves_applied.items() if n}
-
-
-def re_tagged(here: World, name: str, **columns: object) -> World:
-    """The same world once a Port record has these columns."""
-    row = here.rows["br0"]
-    ports = tuple(
-        replace(p, **columns) if p.name == name else p  # type: ignore[arg-type]
-        for p in row.ports
-    )
-    return here.write(replace(row, ports=ports))

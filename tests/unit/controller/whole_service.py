@@ -17,21 +17,18 @@ import re
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import FunctionType, ModuleType
 
 from controller.api.engine_commands import Command, Report, SendFrame
 from controller.config.rows import PREFIX, BridgeRow, PortRow
-from controller.dataplane import tables
-from controller.dataplane.specs import Changes, FlowSpec, Learn
-from controller.dataplane.tables import OFPP_NORMAL, VLAN_PRESENT, Table, openflow_port
+from controller.dataplane.tables import OFPP_NORMAL, VLAN_PRESENT
 from policies.model import Reason
-from tests.goldens.adapter import Forwarding
 from tests.switch import frames
 from tests.unit.controller.story import Story
 from tests.unit.fake_switch import FIRST_VM_PORT
-from tests.unit.simulator import Copy, Simulator, as_number, fields_of
+from tests.unit.simulator import as_number, fields_of
 
 KINDS = ("bond", "plain", "lacp", "static")
 POLICIES = ("load-based", "adaptive", "originating-port", "source-mac", "explicit")
@@ -72,78 +69,6 @@ MOVED = re.compile(r"(\S+): (\S+): (\S+) -> (\S+) \((\w+)\)$")
 # are 25,000 of them, for as long as a hash is used.
 OBJECTS_MAX = 50_000
 Frame = Mapping[str, int]
-
-
-class LearningSwitch(Forwarding):
-    """A switch whose flows are carried out for each frame, and learn from it."""
-
-    _simulator: Simulator | None = None
-
-    def receive(self, ofport: int, sent: Frame) -> list[Copy]:
-        """Where a frame leaves that comes in by a port."""
-        if not self.ports[ofport].up:
-            return []
-        self.simulator.alive = {number for number, port in self.ports.items() if port.up}
-        self.simulator.now_s = self.now_s
-        found = self.simulator.receive(openflow_port(ofport), sent)
-        self._tell_learned()
-        return found
-
-    def restart(self) -> None:
-        """It has no flows and groups, and knows no address."""
-        self.flows.clear()
-        self.groups.clear()
-        self._changed(lambda *_: True)
-
-    @property
-    def simulator(self) -> Simulator:
-        if self._simulator is None:
-            self._simulator = Simulator(self.installed, ())
-        return self._simulator
-
-    def _commit(self, changes: Changes) -> None:
-        before = _learning(self.flows.values())
-        super()._commit(changes)
-        gone = before - _learning(self.flows.values())
-        self._changed(lambda flow, _: changes.clear or (flow.table, flow.cookie) in gone)
-
-    def _learn(self, flow: FlowSpec) -> None:
-        """As the switch writes what it learns."""
-        numbers = {
-            name: value if isinstance(value, tuple) else as_number(name, value)
-            for name, value in flow.match
-        }
-        flow = replace(flow, match=tuple(sorted(numbers.items())))
-        self.simulator.learned[flow.key] = flow, self.now_s + flow.hard_timeout_s
-
-    def _changed(self, forgotten: Callable[[FlowSpec, float], bool]) -> None:
-        learned = self.simulator.learned
-        self._simulator = Simulator(self.installed, ())
-        self._simulator.learned = learned
-        self._simulator.forget(forgotten)
-        self._tell_learned()
-
-    def _tell_learned(self) -> None:
-        """What the service reads of the addresses behind VM ports."""
-        found = [
-            (flow, dict(flow.match))
-            for flow, until_s in self.simulator.learned.values()
-            if flow.table == Table.LOCATION and until_s > self.now_s
-        ]
-        self.learned = tuple(
-            (tables.cookie_ofport(flow.cookie), mac_of(match["eth_dst"]), vlan[0])
-            for flow, match in found
-            for vlan in [match.get(tables.Register.VLAN)]
-            if tables.cookie_kind(flow.cookie) is tables.Kind.LEARNED
-            and isinstance(vlan, tuple)
-            and isinstance(vlan[0], int)
-        )
-
-
-def _learning(flows: Iterable[FlowSpec]) -> set[tuple[int, int]]:
-    """The tables and cookies of flows that are deleted with those that learn them."""
-    learns = (a for flow in flows for a in flow.actions if isinstance(a, Learn))
-    return {(learn.table, learn.cookie) for learn in learns if learn.delete_learned}
 
 
 @dataclass
@@ -199,15 +124,7 @@ class Service(Story):
 
     def add_switch(self, row: BridgeRow) -> None:
         super().add_switch(row)
-        made = LearningSwitch(self.switches[row.name].ports)
-        made.offered_bps = self.switches[row.name].offered_bps
-        self.switches[row.name] = made
-
-    @property
-    def learning(self) -> LearningSwitch:
-        found = self.switch
-        assert isinstance(found, LearningSwitch)
-        return found
+        self.switches[row.name].learned = ()
 
     # ---- what happens
 
@@ -319,7 +236,7 @@ class Service(Story):
         """The switch restarts. Nobody can announce a VM that is silent then."""
         self.networks[self.chosen].ports.clear()
         self.disconnect(self.chosen)
-        self.learning.restart()
+        self.switch.restart()
         self.connect(self.chosen)
 
     def do_service(self) -> None:
@@ -511,7 +428,7 @@ class Service(Story):
             return None
         while coming:
             ofport, now = coming.popleft()
-            for copy in self.learning.receive(ofport, now):
+            for copy in self.switch.receive(ofport, now):
                 if copy.port == OFPP_NORMAL:
                     return None
                 if copy.port >= FIRST_VM_PORT:
@@ -538,7 +455,7 @@ class Service(Story):
         if isinstance(command, SendFrame) and command.ofport in self.switches[command.bridge].ports:
             before, self.chosen = self.chosen, command.bridge
             sent = fields_of(command.frame)
-            for copy in self.learning.receive(command.ofport, sent):
+            for copy in self.switch.receive(command.ofport, sent):
                 if copy.port < FIRST_VM_PORT:
                     for _ in self._through_network(copy.port, copy.frame, Counter()):
                         pass
@@ -564,11 +481,6 @@ def _is_adaptive(row: BridgeRow) -> bool:
 def address(end: int) -> str:
     """The address of a VM, by its port, or of the host."""
     return OUTSIDER if end == HOST else f"52:54:00:00:00:{end:02x}"
-
-
-def mac_of(value: object) -> str:
-    assert isinstance(value, int)
-    return value.to_bytes(6, "big").hex(":")
 
 
 def size_of(root: object) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from controller.api.engine_commands import DeliverFrame, SendFrame
 from controller.dataplane import frames
 from controller.dataplane.frames import rarp
-from tests.unit.fake_switch import re_tagged, world
+from tests.goldens.adapter import changed
+from tests.unit.fake_switch import world
 from tests.unit.rows import host
 
 
@@ -30,21 +31,15 @@ def test_with_each_announcement_the_vm_is_asked_for_its_multicast_groups() -> No
 
 def test_a_learning_packet_says_the_vlan_as_the_vm_would() -> None:
     here = world(host()).start()
-    mac = "52:54:00:00:00:01"
-    re_tagged(here, "vnet0", vlan_mode="native-untagged", tag=7)
-    re_tagged(here, "vnet1", tag=7)
-    re_tagged(here, "vnet2", trunks=(7, 20))
-    here.switch.learned = tuple((ofport, mac, vlan) for ofport in (10, 11, 12) for vlan in (7, 20))
+    macs = {ofport: f"52:54:00:00:00:{ofport:02x}" for ofport in (10, 11, 12)}
+    words = "vnet0:vlan_mode=native-untagged vnet0:tag=7 vnet1:tag=7 vnet2:trunks=(7,20)"
+    here.write(changed(here.rows["br0"], words.split()))
+    here.switch.learned = [(port, mac, vlan) for port, mac in macs.items() for vlan in (7, 20)]
     here.log.clear()
     for name, number in (("vnet0", 10), ("vnet1", 11), ("vnet2", 12)):
         other = {"eth1": "eth2", "eth2": "eth1"}[here.bindings()[name]]
         here.ask("move", name, other)
         assert here.switch.uplink_of(number) == int(other[-1])
-    sent = here.commands(SendFrame)
-    assert {(c.ofport, c.frame) for c in sent} == {
-        (10, rarp(mac)),
-        (10, rarp(mac, 20)),
-        (11, rarp(mac)),
-        (12, rarp(mac, 7)),
-        (12, rarp(mac, 20)),
-    }
+    expected = ((10, 0), (10, 20), (11, 0), (12, 7), (12, 20))
+    sent = {(c.ofport, c.frame) for c in here.commands(SendFrame)}
+    assert sent == {(port, rarp(macs[port], vlan)) for port, vlan in expected}

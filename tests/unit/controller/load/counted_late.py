@@ -110,8 +110,8 @@ def counted_late(
         beat_s=beat_s,
         patches=frozenset({10}) if beat_s else frozenset(),
         paused=paused,
-        learned=tuple(sending),
     )
+    here.switch.learned = tuple(sending)
     return here.start()
 
 
