@@ -60,10 +60,6 @@ def test_classes_are_all_vlans_once_and_each_lies_in_a_set_as_a_whole(
     assert len(found[0]) == max(map(len, found))
 
 
-def test_no_sets_make_one_class() -> None:
-    assert classes(frozenset()) == (EVERY_VLAN,)
-
-
 # ---- Port records ----------------------------------------------------------------------
 
 TEN, TWENTY = VlanSet.of(10), VlanSet.of(20)
@@ -154,8 +150,3 @@ def test_where_no_uplink_carries_all_those_that_carry_some_will_do() -> None:
     assert carriers(port_vlans(None, None, (10, 20)), uplinks) == {"ten", "twenty"}
     native = port_vlans("native-untagged", 10, (20,))
     assert carriers(native, uplinks) == {"ten"}, "without its native VLAN an uplink is no use"
-
-
-def test_there_may_be_none() -> None:
-    assert carriers(access(30), {"ten": access(10), "twenty": access(20)}) == frozenset()
-    assert carriers(TRUNK, {}) == frozenset()

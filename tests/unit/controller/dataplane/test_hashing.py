@@ -233,20 +233,6 @@ def test_what_tells_where_the_sender_is_leaves_by_its_home(what: dict[str, int])
     assert copy.frame["eth_src"] == what["eth_src"]
 
 
-@pytest.mark.parametrize("what", CONNECTIONS.values(), ids=CONNECTIONS.keys())
-def test_what_the_uplink_of_a_bucket_does_not_carry_leaves_by_the_home(
-    what: dict[str, int],
-) -> None:
-    vlans = {**dict.fromkeys(UPLINKS, TRUNK), UPLINKS[3]: port_vlans("trunk", None, (0, 8))}
-    away = ((UPLINKS[3],),) * 4
-    macs = OFF_HOME_MACS
-    team = spread(
-        Classifier.TRANSPORT, away, vlans=access(7), uplink_vlans=vlans, off_home_macs=macs
-    )
-    (copy,) = sent_by(team, {**what, Register.VLAN: 7, "vlan_vid": VLAN_PRESENT | 7})
-    assert (copy.port, copy.frame["eth_src"]) == (UPLINKS[0], what["eth_src"])
-
-
 @pytest.mark.parametrize("what", FRAMES.values(), ids=FRAMES.keys())
 def test_on_a_lag_all_of_a_transport_hash_is_spread(what: dict[str, int]) -> None:
     away = ((UPLINKS[3],),) * 4

@@ -112,28 +112,11 @@ def test_a_device_of_its_own_gets_everything() -> None:
     assert kinds == ["class replace"] * 4 + ["qdisc replace"] * 3 + ["filter replace"]
 
 
-def test_one_who_does_not_remember_says_everything_again_and_loses_no_queue() -> None:
-    before, after = shaper(10, 11), shaper(10, 11, capacity_bps=50_000_000)
-    lines = htb.commands(DEVICE, installed(before), after, HOST)
-    assert not [line for line in lines if " root " in line or " del " in line]
-    assert len(lines) == 4 + 3 + 1
-
-
 def test_an_address_that_is_learned_changes_one_filter_only() -> None:
     before = shaper(10, 11)
     after = replace(before, sources=(*before.sources, (MACS[3], 11)))
     (line,) = htb.commands(DEVICE, installed(before), after, HOST, known=before)
     assert line.startswith("filter replace dev eth1 parent 6c62: protocol all prio 1 handle 1 bpf")
-
-
-def test_shares_change_one_class() -> None:
-    before = shaper(10, 11, queues=None)
-    leaves = (replace(before.leaves[0], shares=100), *before.leaves[1:])
-    after = replace(before, leaves=leaves)
-    lines = htb.commands(DEVICE, installed(before), after, HOST, known=before)
-    assert [line.split()[0] for line in lines] == ["class", "filter"]
-    assert "classid 6c62:a " in lines[0]
-    assert lines[0].endswith(f"quantum {2 * htb.SUPERFRAME_BYTES}")
 
 
 def test_a_port_that_goes_takes_its_class_along_after_the_filter() -> None:
