@@ -116,6 +116,10 @@ class Story(Played):
         """Groups of other programs."""
         self.switch.groups |= {int(number): GroupSpec(int(number), "all", ()) for number in ids}
 
+    def do_no_switch(self) -> None:
+        """The switch does not answer from here on."""
+        self.gone = self.switches.pop(self.chosen)
+
     def do_check(self, *words: str) -> None:
         """What `check` is asked from here on."""
         self._checked = words

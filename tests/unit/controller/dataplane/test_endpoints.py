@@ -23,7 +23,7 @@ from tests.unit.simulator import Copy, as_number, frame, through_table
 
 UPLINKS = tuple(OfPort(n) for n in (1, 2, 3))
 ENDPOINT, OTHER = OfPort(10), OfPort(11)
-OWN, OF_THE_OTHER, PEER = "02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:99"
+OWN, PEER = "02:00:00:00:00:01", "02:00:00:00:00:99"
 OFF_HOME = {uplink: f"0a:00:00:00:00:{uplink:02x}" for uplink in UPLINKS}
 NUMBER = 3
 

@@ -35,10 +35,6 @@ class FaultStory(Story):
         """The next command of a kind is never carried out."""
         self._obstacle = kind
 
-    def do_no_switch(self) -> None:
-        """It does not answer."""
-        self.switches.clear()
-
     def do_fault(self, part: str, ago_s: str = "0", count: str = "1") -> None:
         self.say(Faulted(part, TEXT, EPOCH_S + self.now_s - float(ago_s), int(count)))
 

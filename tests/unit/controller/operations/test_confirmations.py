@@ -30,12 +30,8 @@ class ConfirmationStory(Story):
             self.run_for(1)
         self.refuse_writes = None
 
-    def do_no_switch(self) -> None:
-        """It does not answer from here on."""
-        self._away = self.switches.pop("br0")
-
     def do_switch_again(self) -> None:
-        self.switches["br0"] = self._away
+        self.switches["br0"] = self.gone
         while self.engine.jobs.in_hand:
             self.run_for(1)
 
