@@ -8,10 +8,9 @@ import pytest
 
 from controller.api.events import DatabaseRead, PortChanged, PortRemoved
 from controller.teaming.bindings import RETURN_INTERVAL_S, RETURNS_AT_ONCE
-from tests.unit.controller.engine.told import offer
 from tests.unit.controller.story import Story, tell
-from tests.unit.fake_switch import done, refusal, world
-from tests.unit.rows import host, with_interface
+from tests.unit.fake_switch import refusal, world
+from tests.unit.rows import host
 
 MANY = "bond vms=40 failback-delay-s=10 | down eth1 | run 1 | up eth1"
 
@@ -21,20 +20,6 @@ def test_a_bridge_detached_during_a_drain_ends_it() -> None:
     assert here.ask("drain", "eth1") is None
     here.do("detach br0")
     assert "was detached" in refusal(here.replies[1])
-
-
-def test_a_drain_says_that_the_other_uplinks_cannot_carry_the_load() -> None:
-    here = world(with_interface(host(uplinks=3), "eth3", role="unused"))
-    offer(here, [6e9, 5e9]).start().run_for(40)
-    found = "the bridge sends 11000 Mbit/s, but eth2 can carry only 10000 Mbit/s"
-    note = f"note: {found}, so frames will be lost"
-    assert done(here.ask("drain", "eth1", "--dry-run")).splitlines()[-1] == note
-    here.ask("drain", "eth1")
-    here.run_for(5)
-    assert here.replies[here.asked].text.splitlines()[1:] == [note]
-    offer(here, [6e9, 3e9]).do("undrain eth1")
-    here.run_for(100)
-    assert "note" not in done(here.ask("drain", "eth1", "--dry-run"))
 
 
 def test_vm_ports_return_in_steps() -> None:

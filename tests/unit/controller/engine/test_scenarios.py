@@ -89,6 +89,8 @@ OPERATORS |= {
 }
 NEEDS_ACTIVE = "a pin needs an active uplink: one of eth1"
 NO_OTHER = "because the bridge has no other active or standby uplink"
+TOO_LITTLE = """note: the bridge sends 1100 Mbit/s, but eth2 can carry only 1000 Mbit/s, so frames will
+    be lost"""
 ROLES = {
     "standby": """bond failback-delay-s=45 eth2.role=standby | loads 4e8 4e8 4e8 4e8 | run 100
         | bound 1111 | ask move vnet0 eth2 | refused uplink eth2: standby…; use one of eth1
@@ -131,6 +133,10 @@ ROLES = {
         …cannot create the bridge; start Open vSwitch: …, or see its log""",
     "drain on a LAG": """bond teaming=static | ask drain eth1
         | told eth1: idle, 2 VM ports moved; …upstream switch…""",
+    "drain of what the other uplinks cannot carry": f"""bond uplinks=3 eth3.role=unused | loads 6e8 5e8
+        | run 40 | ask drain eth1 --dry-run | told …(drain) {TOO_LITTLE} | ask drain eth1 | run 5
+        | told eth1: idle, 2 VM ports moved {TOO_LITTLE} | loads 6e8 3e8 | do undrain eth1 | run 100
+        | ask drain eth1 --dry-run | told would set role=drained on interface eth1 …(drain)""",
     "drain of the last working uplink": """bond | down eth2 | ask drain eth1
         | refused uplink eth1 is the last working uplink; …""",
     "the last uplink in service": f"""bond eth2.role=unused | ask set interface eth1 role=drained
