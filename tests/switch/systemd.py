@@ -11,13 +11,17 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Self
 
-from tests.switch.waiting import HANG_S, wait_until
+from tests.switch.waiting import wait_until
 from topologies.network import processes
 from topologies.network.private_ovs import PrivateOvs
 
 CHECKOUT = Path(__file__).parents[2]
 PROGRAM = "/lib/systemd/systemd"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# A package may be installed.
+COMMAND_TIMEOUT_S = 150
 TARGET = """
 [Unit]
 DefaultDependencies=no
@@ -66,7 +70,9 @@ for shared in "$2" "$3"; do
 done
 rm -rf etc/systemd/system/* lib/systemd/system-generators/* etc/default/ovs-lbt
 printf '%s' "$TARGET" >etc/systemd/system/test.target
-export container=test PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+# This one would empty /tmp when the first unit starts.
+ln -s /dev/null etc/systemd/system/systemd-tmpfiles-setup.service
+export container=test PATH
 unset NOTIFY_SOCKET LISTEN_FDS LISTEN_PID
 exec chroot . "$PROGRAM" --system --unit=test.target --log-target=journal-or-kmsg --show-status=no
 """
@@ -81,18 +87,22 @@ class Machine:
         self._place = tempfile.TemporaryDirectory(prefix="ovs-lbt-systemd-")
         self._log = Path(self._place.name).with_suffix(".log")
 
-    def __enter__(self) -> Machine:
+    def __enter__(self) -> Self:
         given = [self._place.name, str(self._ovs.rundir), str(CHECKOUT)]
         command = ["unshare", "--mount", "--propagation", "private"]
         command += ["bash", "-c", LAYOUT, "bash", *given]
-        env = {**os.environ, "INSIDE": INSIDE, "TARGET": TARGET, "PROGRAM": PROGRAM}
+        env = {**os.environ, "INSIDE": INSIDE, "TARGET": TARGET, "PROGRAM": PROGRAM, "PATH": PATH}
         self._outside = processes.start(command, self._log, env)
         try:
             wait_until(self._is_up, "systemd has started", interval_s=0.1)
         except BaseException:
             self.close()
             raise
+        self._prepare()
         return self
+
+    def _prepare(self) -> None:
+        """What else there is on the machine."""
 
     def _is_up(self) -> bool:
         assert self._outside.poll() is None, self._log.read_text()
@@ -124,19 +134,32 @@ class Machine:
         self._log.unlink()
         self._place.cleanup()
 
-    def path(self, path: str) -> Path:
-        """A file of the machine's."""
-        return Path(f"/proc/{self._process_1()}/root{path}")
+    @property
+    def pid(self) -> int:
+        """Systemd's process, in this machine's numbers."""
+        found = self._process_1()
+        assert found, self._log.read_text()
+        return found
 
-    def do(self, *command: str) -> str:
-        """A command there, which must be done; what it says."""
-        done = subprocess.run(
+    def path(self, path: str) -> Path:
+        """A file of the machine's. Links in it are followed in ours: give the last part as it is."""
+        return Path(f"/proc/{self.pid}/root{path}")
+
+    def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """A command as root's shell would run it there, whatever comes of it."""
+        return subprocess.run(
             [*self.within, *command],
-            env=self._ovs.env,
+            env={"PATH": PATH, "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive", **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=HANG_S,
+            timeout=COMMAND_TIMEOUT_S,
         )
-        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr.strip()}"
+
+    def do(self, *command: str) -> str:
+        """The same, which must be done; its standard output."""
+        done = self.run(*command)
+        if done.returncode:
+            journal = self.run("journalctl", "--no-pager", "-n", "30").stdout
+            raise AssertionError(f"{' '.join(command)}: {done.stdout}{done.stderr}{journal}")
         return done.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,20 +13,13 @@ from tests import documents
 from tests.switch import packaged
 from tests.switch.adopting import state
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
+from tests.switch.packaged import Machine
 from tests.switch.service import Service
-from tests.switch.systemd import CHECKOUT, Machine
+from tests.switch.systemd import CHECKOUT
 from tests.switch.test_delivery import check_everything, settled_homes
 from tests.switch.waiting import wait_until
 
 pytestmark = pytest.mark.slow
-
-INSTALL_TIMEOUT_S = 150
-# The usual run directory is that of this Open vSwitch; `apt` asks nobody.
-PREPARED = """
-mkdir -p /run/openvswitch && mount --bind {rundir} /run/openvswitch
-echo 'APT::Get::Assume-Yes "true"; APT::Sandbox::User "root";' >/etc/apt/apt.conf.d/99test
-rm -rf /usr/local/bin/ovs-lbt /usr/sbin/policy-rc.d
-"""
 
 
 @pytest.fixture
@@ -40,7 +32,6 @@ def bed(own: Service, tor: Upstream) -> Iterator[Bed]:
 @pytest.fixture
 def machine(own: Service, bed: Bed) -> Iterator[Machine]:
     with Machine(own.ovs) as made:
-        made.do("bash", "-euc", PREPARED.format(rundir=own.ovs.rundir))
         yield made
 
 
@@ -51,37 +42,12 @@ def follow(machine: Machine, label: str, directory: str = "/root") -> list[str]:
 
 
 def shell(machine: Machine, script: str) -> str:
-    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    done = subprocess.run(
-        [*machine.within, "bash", "-euo", "pipefail", "-c", script],
-        env={"PATH": path, "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=INSTALL_TIMEOUT_S,
-    )
-    if done.returncode:
-        journal = subprocess.run(
-            [*machine.within, "journalctl", "--no-pager", "-n", "30"],
-            capture_output=True,
-            text=True,
-        )
-        raise AssertionError(f"{script}\n{done.stdout}{done.stderr}{journal.stdout}")
-    return done.stdout
-
-
-def show_checkout_to_units(machine: Machine) -> None:
-    """Units have a /tmp and a /var/tmp of their own, which hide a checkout."""
-    if any(CHECKOUT.is_relative_to(hidden) for hidden in ("/tmp", "/var/tmp")):
-        machine.do("mkdir", "-p", "/etc/systemd/system/service.d")
-        added = machine.path("/etc/systemd/system/service.d/checkout.conf")
-        added.write_text(f'[Service]\nBindReadOnlyPaths="{CHECKOUT}"\n')
+    return machine.do("bash", "-euo", "pipefail", "-c", script)
 
 
 def leads(machine: Machine, name: str, bed: Bed) -> bool:
     """Whether the service of that name manages the bridge."""
-    asked = [*machine.within, "ovs-lbt", "-t", name, "show", bed.bridge, "--json"]
-    done = subprocess.run(asked, capture_output=True, text=True)
+    done = machine.run("ovs-lbt", "-t", name, "show", bed.bridge, "--json")
     if done.returncode:
         return False
     (shown,) = json.loads(done.stdout)["bridges"]
@@ -123,7 +89,6 @@ def test_the_package(machine: Machine, bed: Bed, tmp_path: Path) -> None:
 
 def test_the_units_of_a_checkout(machine: Machine, bed: Bed) -> None:
     before = state(bed)
-    show_checkout_to_units(machine)
     # As `make setup` does it.
     command = shlex.quote(f"{CHECKOUT}/.venv/bin/ovs-lbt")
     shell(machine, f"ln -s {command} /usr/local/bin/ovs-lbt")

@@ -24,6 +24,7 @@ from tests.switch.fleet.rollout import Rollout, roll_out
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.packaged import Machine
 from tests.switch.service import free_tcp_port
+from tests.switch.systemd import CHECKOUT
 from tests.switch.traffic import FLOW_PPS, Traffic
 from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
@@ -126,7 +127,7 @@ def test_a_bridge_stays_attached_over_an_upgrade_and_is_given_back_at_removal(
     assert purged.returncode == 0, purged.stdout + purged.stderr
     assert vsctl("get", "bridge", bond.bridge, "external_ids") == '{others="ovs-lbt-z=1"}'
     assert vsctl("get", "interface", uplink, "external_ids") == "{}"
-    left = ["-xdev", "-name", "*ovs-lbt*", "-not", "-path", f"{packaged.CHECKOUT}/*"]
+    left = ["-xdev", "-name", "*ovs-lbt*", "-not", "-path", f"{CHECKOUT}/*"]
     # Nothing else may be in /opt, and dpkg removes a directory that is empty.
     machine.do("mkdir", "-p", "/opt")
     places = ["/etc", "/lib/systemd", "/opt", "/usr/bin", "/usr/share", "/var", "/run/openvswitch"]
@@ -137,7 +138,8 @@ def test_a_bridge_stays_attached_over_an_upgrade_and_is_given_back_at_removal(
 
 def set_by_others(bed: Bed) -> list[str]:
     """What is in the database, without what the service notes there, of which 0.1.0 knows less."""
-    return [re.sub(r'ovs-lbt-(team|protected)="[^"]*"(, )?', "", one) for one in records(bed)]
+    noted = r'ovs-lbt-(team|protected|kept)="(?:[^"\\]|\\.)*"(, )?'
+    return [re.sub(noted, "", one) for one in records(bed)]
 
 
 @judges_time
@@ -261,7 +263,7 @@ def test_the_files_belong_to_root_and_nobody_else_may_write_to_them(
         assert unit and b"\nProtectHome=yes\n" in unit.read()
 
     others = shutil.ignore_patterns(".*", "out", "__pycache__", "*.egg-info")
-    shutil.copytree(packaged.CHECKOUT, tmp_path / "source", ignore=others)
+    shutil.copytree(CHECKOUT, tmp_path / "source", ignore=others)
     words = ["--no-deps", "--no-index", "--no-build-isolation", f"--target={tmp_path}/installed"]
     pip = [sys.executable, "-m", "pip", "install", *words, f"{tmp_path}/source"]
     subprocess.run(pip, check=True, umask=0o022)

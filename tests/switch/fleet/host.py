@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream, run
-from tests.switch.packaged import CHECKOUT, Machine
+from tests.switch.packaged import Machine
+from tests.switch.systemd import CHECKOUT
 from tests.switch.wire import inside
 from topologies.network.private_ovs import PrivateOvs
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.switch.packaged import CHECKOUT, Machine
+from tests.switch.packaged import Machine
+from tests.switch.systemd import CHECKOUT
 
 PLAYBOOK = CHECKOUT / "controller/ansible/rollout.yml"
 PLUGINS = Path(__file__).with_name("connection_plugins")

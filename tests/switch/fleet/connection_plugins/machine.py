@@ -33,7 +33,8 @@ class Connection(Local):
         self, cmd: str, in_data: bytes | None = None, sudoable: bool = True
     ) -> tuple[int, bytes, bytes]:
         target = f"--target={self.get_option('pid')}"
-        entered = ["nsenter", target, "--mount", "--net", "--root", "--wd", "--"]
+        namespaces = ["--mount", "--net", "--pid", "--cgroup"]
+        entered = ["nsenter", target, *namespaces, "--root", "--wd", "--"]
         login = ["env", "-i", f"PATH={PATH}", "HOME=/root", "LANG=C.UTF-8", "/bin/sh", "-c", cmd]
         done: tuple[int, bytes, bytes] = super().exec_command(
             shlex.join([*entered, *login]), in_data=in_data, sudoable=sudoable
