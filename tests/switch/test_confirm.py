@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import pty
-import re
 import shlex
 import signal
 import subprocess
@@ -290,26 +289,3 @@ def is_agent(own: Service, pid: int) -> bool:
         )
         return b"\0after\0" in words and str(own.ovs.rundir).encode() in environ
     return False
-
-
-# ---- confirmed, or too late ---------------------------------------------------------------
-
-
-def attach_and_confirm(own: Service, bed: Bed, dead: bool, within: Sequence[str] = ()) -> float:
-    """Attach, see what waits, and confirm in time. Returns when it would have been reverted."""
-    for wait_s in WAITS_S:
-        attach = [*within, str(own.executable), "attach", bed.bridge]
-        own.ovs.run(*attach, "--rollback-after", str(wait_s))
-        shown, change = own.do("show", bed.bridge), waiting(bed)
-        if dead:
-            own.kill()
-        confirmed = own.command("confirm", bed.bridge)
-        if change is not None and time.time() < change["until"]:
-            told = rf"  {bed.bridge}: attach.* \d+ s.*\d\d:\d\d:\d\d.*: ovs-lbt confirm"
-            assert re.match(told, shown), shown
-            assert confirmed.stdout == f"{bed.bridge}: attach confirmed\n", confirmed
-            return change["until"]
-        again(own, bed)
-        if confirmed.returncode == 0:
-            own.do("detach", bed.bridge)
-    raise AssertionError(f"too slow to prove anything within {WAITS_S[-1]} s")

@@ -16,11 +16,13 @@ from tests.switch.systemd import Machine
 from tests.switch.test_adoption import FLOW_PPS, traffic
 from tests.switch.test_confirm import (
     SLB,
+    WAITS_S,
     a_bed,
-    attach_and_confirm,
+    again,
     change_and_kill_both,
     lost_of,
     reverted,
+    waiting,
 )
 from tests.switch.waiting import wait_until
 
@@ -65,10 +67,28 @@ def test_a_timer_that_comes_after_the_confirmation_changes_nothing(
     bond: Bed, own: Service, machine: Machine
 ) -> None:
     bed = bond
-    until_s = attach_and_confirm(own, bed, dead=False, within=machine.within)
+    until_s = attach_and_confirm(own, bed, machine)
     attached = state(bed)
     wait_until(lambda: time.time() > until_s and not machine.do(*TIMERS), "the timer has gone off")
     assert state(bed) == attached
     failed = machine.do("systemctl", "list-units", "--failed", "--no-legend")
     assert failed == ""
     own.do("detach", bed.bridge)
+
+
+def attach_and_confirm(own: Service, bed: Bed, machine: Machine) -> float:
+    """Attach, see what waits, and confirm in time. Returns when it would have been reverted."""
+    for wait_s in WAITS_S:
+        attach = [*machine.within, str(own.executable), "attach", bed.bridge]
+        own.ovs.run(*attach, "--rollback-after", str(wait_s))
+        shown, change = own.do("show", bed.bridge), waiting(bed)
+        confirmed = own.command("confirm", bed.bridge)
+        if change is not None and time.time() < change["until"]:
+            told = rf"  {bed.bridge}: attach.* \d+ s.*\d\d:\d\d:\d\d.*: ovs-lbt confirm"
+            assert re.match(told, shown), shown
+            assert confirmed.stdout == f"{bed.bridge}: attach confirmed\n", confirmed
+            return change["until"]
+        again(own, bed)
+        if confirmed.returncode == 0:
+            own.do("detach", bed.bridge)
+    raise AssertionError(f"too slow to prove anything within {WAITS_S[-1]} s")
