@@ -73,7 +73,6 @@ def switched_on(column: str) -> Case:
 HEALTHY = {
     **{team: on(team) for team in TEAMS},
     "observe on a bond": by_lbt(BALANCE_SLB, "bridge br0", "mode=observe"),
-    "observe on plain uplinks": by_lbt(PLAIN, "bridge br0", "mode=observe"),
     "RSTP": switched_on("rstp_enable"),
     "multicast snooping": switched_on("mcast_snooping_enable"),
     "forward-bpdu": switched_on("other_config:forward-bpdu"),
@@ -91,26 +90,10 @@ HEALTHY = {
         "tor ovs-vsctl set interface end0 bfd:enable=true -- set interface end1 bfd:enable=true",
         undo="ovs-vsctl set interface eth0 bfd:enable=false -- set interface eth1 bfd:enable=false",
     ),
-    "native VLAN": on(
-        PLAIN,
-        "ovs-vsctl set port vnet0 tag=10 vlan_mode=native-untagged trunks=20,30",
-        undo="ovs-vsctl clear port vnet0 tag -- clear port vnet0 vlan_mode -- clear port vnet0 trunks",
-    ),
-    "trunk": on(
-        BALANCE_SLB,
-        "ovs-vsctl set port vnet0 trunks=10,20",
-        undo="ovs-vsctl clear port vnet0 trunks",
-    ),
     "uplinks with QoS": on(
         PLAIN,
         "ovs-vsctl set port eth0 qos=@q -- --id=@q create qos type=linux-htb other-config:max-rate=1000000000",
         undo="ovs-vsctl clear port eth0 qos -- --all destroy qos",
-    ),
-    "rules": on(
-        PLAIN,
-        "ovs-lbt pin vnet0 eth0",
-        "ovs-lbt set interface vnet1 reserve-mbps=5",
-        undo="ovs-lbt set interface vnet1 reserve-mbps=",
     ),
     "passive controller": on(
         BALANCE_SLB,
@@ -125,11 +108,6 @@ HEALTHY = {
     "XCP-ng: fake bridge": on(
         BALANCE_SLB, "ovs-vsctl add-br fake0 br0 33", undo="ovs-vsctl del-br fake0"
     ),
-    "libvirt: IDs": on(
-        BALANCE_SLB,
-        "ovs-vsctl set interface vnet0 external_ids:vm-id=3a5c1f2e external_ids:iface-id=9b1d4c58",
-        undo="ovs-vsctl clear interface vnet0 external_ids",
-    ),
     "OVN, OpenNebula, OpenShift: patch port": on(
         BALANCE_SLB,
         "ovs-vsctl add-br brin -- set bridge brin datapath_type=netdev -- "
@@ -139,19 +117,12 @@ HEALTHY = {
         "ovs-lbt set bridge br0 patch-unit=source-mac",
         undo="ovs-vsctl del-port br0 pout -- del-br brin",
     ),
-    "VXLAN": on(
-        BALANCE_SLB,
-        "ovs-vsctl add-br brx -- set bridge brx datapath_type=netdev -- add-port brx vx0"
-        " -- set interface vx0 type=vxlan options:remote_ip=10.77.2.1",
-        undo="ovs-vsctl del-br brx",
-    ),
 }
 
 BROKEN = {
     "uplink set down": on(PLAIN, "ip link set eth1 down", found="uplink-down"),
     "uplink down by mod-port": on(PLAIN, "ovs-ofctl mod-port br0 eth1 down", found="uplink-down"),
     "uplink no-forward": on(PLAIN, "ovs-ofctl mod-port br0 eth1 no-forward", found="port-flag"),
-    "uplink no-receive": on(PLAIN, "ovs-ofctl mod-port br0 eth1 no-receive", found="port-flag"),
     "VM no-receive": on(PLAIN, "ovs-ofctl mod-port br0 vnet0 no-receive", found="port-flag"),
     "VM device down": on(PLAIN, "ip link set vnet0 down", found="port-down"),
     "access tag on an uplink": on(PLAIN, "ovs-vsctl set port eth1 tag=10", found="untagged"),
@@ -162,9 +133,6 @@ BROKEN = {
     ),
     "key in other_config": on(
         PLAIN, "ovs-vsctl set bridge br0 other_config:ovs-lbt-threshold=60", found="bad-value"
-    ),
-    "key of an interface in other_config": on(
-        PLAIN, "ovs-vsctl set interface vnet0 other_config:ovs-lbt-pin=eth1", found="bad-value"
     ),
     "key on a Port record": on(
         PLAIN, "ovs-vsctl set port vnet0 external_ids:ovs-lbt-pin=eth1", found="bad-value"
