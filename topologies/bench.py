@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 # In the order in which `--all` runs them.
 LAYOUT_NAMES = tuple(LAYOUTS)
-# The benches without a layout of their own, which have options of their own, by their modules.
-CONNECTIONS = "connections"
-OTHERS = {
-    CONNECTIONS: "topologies.connections.command",
-    "scale": "topologies.scale.command",
-}
+# The benches without a layout of their own. The second one has no contenders, and options of its own, which
+# its module defines.
+CONNECTIONS, SCALE = "connections", "scale"
+OTHERS = {SCALE: "topologies.scale.command"}
+# The most connections: Open vSwitch caches at most 200,000 flows by default.
+MOST_CONNECTIONS = 150_000
 EXAMPLES = f"""\
 examples:
   ovs-lbt bench vmware_lbt --quick            check that it works
   ovs-lbt bench shift --policy adaptive --against balance-slb --repeat 3
                                               medians of three runs
-  ovs-lbt bench scale --help                 the cost of 1 to 300 bridges on one service
-  ovs-lbt bench {CONNECTIONS} --help           the cost of many connections on a switch"""
+  ovs-lbt bench {SCALE} --help                  the cost of 1 to 300 bridges on one service
+  ovs-lbt bench {CONNECTIONS} --sizes 30000     the cost of many connections on a switch"""
 # Instead of a number of runs: the number that each bench has in the published campaign.
 CAMPAIGN = "campaign"
 NOTHING_SELECTED = "{} has no contender left to run; check --scenario, --policy and --against"
@@ -163,6 +163,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NUMBER",
         help="shift only: run only these jumps",
     )
+    for name, what in (("--sizes", "numbers of cached connections"), ("--rates", "new per second")):
+        parser.add_argument(
+            name,
+            type=lambda text: whole_number(text, MOST_CONNECTIONS),
+            nargs="*",
+            metavar="N",
+            help=f"{CONNECTIONS} only: {what}",
+        )
+    parser.add_argument(
+        "--contenders",
+        nargs="+",
+        metavar="NAME",
+        help="run only these policies and peers; POLICY+multipath, POLICY+dp_hash and POLICY+auto select"
+        " the connection hash, which attach chooses by default",
+    )
     return parser
 
 
@@ -182,7 +197,7 @@ def add_runs(
 ) -> None:
     """Add the options for the number of runs. `more` follows in the help text."""
     parser.add_argument(
-        *("--repeat", "--runs"),
+        *("--repeat", "--runs", "--cuts"),
         type=count,
         default=1,
         metavar="N",
@@ -227,12 +242,15 @@ def _usage_error(options: argparse.Namespace) -> str:
     if options.all == bool(options.layout):
         found = f"both {options.layout} and --all" if options.all else "no layout"
         return f"the command names {found}; expected --all | {' | '.join(LAYOUT_NAMES)}"
-    if options.layout and options.layout not in LAYOUT_NAMES:
+    if options.layout and options.layout not in (*LAYOUT_NAMES, CONNECTIONS):
         near = difflib.get_close_matches(options.layout, LAYOUT_NAMES, 1)
         meant = f" (did you mean {near[0]}?)" if near else ""
         return f"layout {options.layout} does not exist{meant}; expected {' | '.join(LAYOUT_NAMES)}"
     if options.direction != "send" and options.layout != "vmware_lbt":
         return f"--direction {options.direction} requires vmware_lbt, the layout whose load has a direction"
+    given = "--rates" if options.rates is not None else "--sizes"
+    if options.layout != CONNECTIONS and (options.rates, options.sizes) != (None, None):
+        return f"{given} requires {CONNECTIONS}, instead of {options.layout or '--all'}"
     if not (options.seeds or options.seed):
         return ""
     given = "--seeds" if options.seeds else "--seed"
@@ -245,17 +263,29 @@ def _usage_error(options: argparse.Namespace) -> str:
 
 def _run_benches(options: argparse.Namespace, command: Sequence[str]) -> int:
     # These imports are slow and need Mininet, but errors in arguments need neither.
-    from topologies.benches import PLANS
-    from topologies.compare.contenders import select
+    from topologies.benches import PLANS, connections
+    from topologies.compare.contenders import is_ours, select
     from topologies.seeds import jumps
     from topologies.seeds.plan import plan as plan_of_jumps
 
+    if options.contenders:
+        options.policy = [name for name in options.contenders if is_ours(name)]
+        options.against = [name for name in options.contenders if not is_ours(name)]
     try:
         select([], options.policy, options.against)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    plans = {name: PLANS[name] for name in (LAYOUT_NAMES if options.all else [options.layout])}
+    if options.layout == CONNECTIONS:
+        sizes, rates = options.sizes, options.rates
+        plans = {
+            CONNECTIONS: connections.plan(
+                connections.SIZES if sizes is None else sizes,
+                connections.RATES if rates is None else rates,
+            )
+        }
+    else:
+        plans = {name: PLANS[name] for name in (LAYOUT_NAMES if options.all else [options.layout])}
     if seeds := dict.fromkeys(options.seed or range(1, (options.seeds or 0) + 1)):
         plans = {jumps.NAME: plan_of_jumps([*seeds])}
     statuses = []

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import re
+import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -65,8 +67,10 @@ USUAL = (
     *(MANUAL, "originating-port", "load-based", "adaptive", "dynamic"),
     *("active-backup", "balance-slb"),
 )
-# The suffix of an ovs-lbt contender with path checks between the uplinks, which are off by default.
+# The suffixes of an ovs-lbt contender: path checks between the uplinks, which are off by default, or the
+# connection hash, which attach chooses by default.
 PATH_CHECK = "+path-check"
+HASHES = ("multipath", "dp_hash", "auto")
 # Path checks have found earlier faults by then, and VM ports have left the faulty uplinks.
 PATHS_JUDGED_S = 8.0
 # By default, an Open vSwitch bond rebalances every 10 s, a third of LBT's window. In a run with a
@@ -107,6 +111,7 @@ class Contender(ABC):
 
     name: str
     server_class: type[ServerBridge]
+    killed = False
 
     @abstractmethod
     def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
@@ -127,6 +132,13 @@ class Contender(ABC):
     def pids(self) -> dict[str, int]:
         """The process ids of the programs that this contender needs besides Open vSwitch."""
         return {}
+
+    def kill(self) -> bool:
+        """Kill these programs. Returns whether there are any."""
+        for pid in self.pids().values():
+            os.kill(pid, signal.SIGKILL)
+        self.killed = bool(self.pids())
+        return self.killed
 
     def figures(self) -> Mapping[str, float]:
         """The figures that only this contender can report, when the load has ended."""
@@ -200,47 +212,45 @@ class OvsBond(Contender):
 class Ours(Contender):
     """ovs-lbt with one of its policies, on plain uplinks or on an LACP bond.
 
-    With `path_check`, ovs-lbt has probed the paths between the uplinks for `PATHS_JUDGED_S` when the
-    load begins. `settings` has further keys of the bridges. Once the bridges are taken over, `service` has
-    them, and `uplinks` has the interfaces of all uplinks.
+    With the suffix `PATH_CHECK`, ovs-lbt has probed the paths between the uplinks for `PATHS_JUDGED_S`
+    when the load begins. `settings` has further keys of the bridges, and `capacity_mbps` the capacity of
+    all uplinks, if they are not those of the layout.
     """
 
-    def __init__(
-        self,
-        policy: str,
-        teaming: str = SWITCH_INDEPENDENT,
-        *,
-        path_check: bool = False,
-        settings: Mapping[str, object] | None = None,
-    ) -> None:
-        self._settings = settings or {}
-        self.policy, self.teaming, self._path_check = policy, teaming, path_check
+    def __init__(self, policy: str, teaming: str, suffix: str = "") -> None:
+        self.policy, self.teaming, self._path_check = policy, teaming, suffix == PATH_CHECK
+        self.settings: dict[str, object] = {}
+        if suffix and not self._path_check:
+            self.settings["connection-hash"] = suffix.removeprefix("+")
+        self.capacity_mbps = 0
         usual = teaming == OURS[policy]
-        self.name = policy if usual else f"{policy}/{teaming}"
-        self.name += PATH_CHECK * path_check
+        self.name = (policy if usual else f"{policy}/{teaming}") + suffix
         self.server_class = FORMS[teaming]
 
     def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
         self._ovs = teams.ovs
         log = teams.directory / "service.log"
-        self.service = resources.enter_context(Service(teams.ovs, log))
-        self.bridges = {str(server.name) for server in teams.servers}
-        self.uplinks = sorted(teams.capacities_bps)
+        self._service = resources.enter_context(Service(teams.ovs, log))
+        self._bridges = {str(server.name) for server in teams.servers}
         self._written_bytes, self._grown_s, self._looked_s = -1, -math.inf, -math.inf
         # A virtual link reports 10 Gbit/s, whatever its shaped rate.
-        self.set_capacities({up: bps // 10**6 for up, bps in teams.capacities_bps.items()})
+        for uplink, bps in teams.capacities_bps.items():
+            mbps = self.capacity_mbps or bps // 10**6
+            teams.ovs.vsctl(
+                "set", "interface", uplink, f"external_ids:ovs-lbt-capacity-mbps={mbps}"
+            )
         settings = {
             "window-s": teams.pace.window_s,
             "threshold": THRESHOLD_PERCENT,
             "poll-interval-ms": teams.pace.poll_interval_ms,
-            **self._settings,
+            **self.settings,
         }
         words = [f"external_ids:ovs-lbt-{key}={value}" for key, value in settings.items()]
         for server in teams.servers:
             teams.ovs.vsctl("set", "bridge", server.name, *words)
             # Without named uplinks, the members of the bridge's bond are the uplinks.
             uplinks = server.uplinks if self.teaming == SWITCH_INDEPENDENT else []
-            self.service.attach(server.name, uplinks, self.policy)
+            self._service.attach(server.name, uplinks, self.policy)
         self._checked_at = time.time()
         if self._path_check:
             for server in teams.servers:
@@ -250,15 +260,10 @@ class Ours(Contender):
                 teams.ovs.vsctl("set", "bridge", server.name, *words)
             time.sleep(PATHS_JUDGED_S)
 
-    def set_capacities(self, capacities_mbps: Mapping[str, int]) -> None:
-        """Configure the capacities of uplinks, by interface."""
-        for uplink, mbps in capacities_mbps.items():
-            self._ovs.vsctl(
-                "set", "interface", uplink, f"external_ids:ovs-lbt-capacity-mbps={mbps}"
-            )
-
     def observe(self) -> Observation:
         """The present bindings, read for a while after the history has grown, and otherwise at intervals.
+
+        Of a service that was killed, they are the last ones.
 
         A scrape costs the service 4 to 8 ms of CPU time, while observing peers is free.
         """
@@ -267,14 +272,15 @@ class Ours(Contender):
         now_s = time.monotonic()
         if written_bytes != self._written_bytes:
             self._written_bytes, self._grown_s = written_bytes, now_s
-        if now_s - self._grown_s <= OBSERVE_AGAIN_S or now_s - self._looked_s >= OBSERVE_ANEW_S:
+        due = now_s - self._grown_s <= OBSERVE_AGAIN_S or now_s - self._looked_s >= OBSERVE_ANEW_S
+        if due and not self.killed:
             self._looked_s, self._observed = now_s, self._scrape()
         return self._observed
 
     def _scrape(self) -> Observation:
         bindings, moves = {}, 0
-        for metric in self.service.metrics():
-            if metric.labels.get("bridge") not in self.bridges:
+        for metric in self._service.metrics():
+            if metric.labels.get("bridge") not in self._bridges:
                 continue
             if metric.name == "ovslbt_port_binding" and metric.value == 1:
                 bindings[metric.labels["port"]] = metric.labels["uplink"]
@@ -283,7 +289,7 @@ class Ours(Contender):
         return Observation(bindings, moves)
 
     def pids(self) -> dict[str, int]:
-        return {"ovs-lbt": self.service.pid}
+        return {"ovs-lbt": self._service.pid}
 
     def figures(self) -> Mapping[str, float]:
         """The time from the start of path checks to the first path fault, if they found one."""
@@ -329,14 +335,14 @@ class Oracle(Contender):
 
 def is_ours(name: str) -> bool:
     """Whether a contender is one of our policies."""
-    return name.removesuffix(PATH_CHECK).partition("/")[0] in OURS
+    return name.partition("+")[0].partition("/")[0] in OURS
 
 
 def by_name(name: str) -> Contender:
     """The contender with this name.
 
-    The name of an ovs-lbt policy can have a teaming after a slash, and then path checks: `dynamic/lacp`,
-    `load-based+path-check`.
+    The name of an ovs-lbt policy can have a teaming after a slash, and then a suffix: `dynamic/lacp`,
+    `load-based+path-check`, `dynamic/lacp+multipath`.
 
     Raises:
         ValueError: there is no such contender.
@@ -345,19 +351,24 @@ def by_name(name: str) -> Contender:
         return Manual() if name == MANUAL else Oracle()
     if name in BONDS:
         return OvsBond(name)
-    policy, slash, teaming = name.removesuffix(PATH_CHECK).partition("/")
+    plain, plus, suffix = name.partition("+")
+    policy, slash, teaming = plain.partition("/")
     if policy not in OURS:
         known = " | ".join((MANUAL, *BONDS, ORACLE, *OURS))
         raise ValueError(f"contender {name} does not exist; expected {known}")
     if slash and teaming not in FORMS:
         raise ValueError(f"teaming {teaming} does not exist; expected {' | '.join(FORMS)}")
+    if plus and plus + suffix not in (
+        known_suffixes := (PATH_CHECK, *(f"+{one}" for one in HASHES))
+    ):
+        expected = " | ".join(known_suffixes)
+        raise ValueError(f"suffix {plus}{suffix} does not exist; expected {expected}")
     teaming = teaming or OURS[policy]
-    path_check = name.endswith(PATH_CHECK)
-    if path_check and teaming != SWITCH_INDEPENDENT:
+    if plus + suffix == PATH_CHECK and teaming != SWITCH_INDEPENDENT:
         raise ValueError(
             f"{name} has the teaming {teaming}; path checks require {SWITCH_INDEPENDENT}"
         )
-    return Ours(policy, teaming, path_check=path_check)
+    return Ours(policy, teaming, plus + suffix)
 
 
 def select(

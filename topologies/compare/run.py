@@ -206,6 +206,7 @@ def _run(
         directory=directory,
         place=lambda vm, uplink: contender.place(*_ends(layout, network, vm, uplink)),
         repetition=repetition,
+        kill_service=contender.kill,
     )
     load = scenario.load(stage)
     resources.callback(load.close)

@@ -36,6 +36,7 @@ class Stage:
         directory: the directory for plans, logs and results; it is deleted after the run.
         place: sets the uplink that a VM starts on; teams without this feature ignore it.
         repetition: which run of this contender it is, from 1; chance may be different in each.
+        kill_service: kills the contender's service, and returns whether there is one.
     """
 
     layout: Layout
@@ -46,6 +47,7 @@ class Stage:
     directory: Path
     place: Callable[[str, str], None] = ignore_placement
     repetition: int = 1
+    kill_service: Callable[[], bool] = bool
 
     def place_by_port_number(self) -> None:
         """Let every VM start on the uplink that its port number hashes to."""

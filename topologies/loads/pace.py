@@ -40,6 +40,9 @@ class Pace:
     # under way have to end. A policy with a window of 30 s is attached 2 s before the first flow, so it
     # has moved once before flows are measured.
     flows_s: tuple[float, float, float] = (28.0, 18.0, 12.0)
+    # Many connections: the time in which hardly any flow may be added before they count as cached,
+    # that in which new connections are opened, and that in which an uplink is down.
+    connections_s: tuple[float, float, float] = (2.0, 3.0, 1.0)
 
     @property
     def load_s(self) -> float:
@@ -78,6 +81,7 @@ QUICK = Pace(
     failure_s=(0.5, 5.0),
     still_s=2.0,
     flows_s=(2.0, 5.0, 5.0),
+    connections_s=(0.5, 0.5, 0.5),
 )
 
 PACES = {one.name: one for one in (ACCELERATED, FAITHFUL, QUICK)}

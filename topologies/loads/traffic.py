@@ -10,7 +10,8 @@ the end of this input ends the program. The results are JSON on the standard out
 time of the change, the new rates, an optional delay for each flow, and the end. The results have the
 number and the arrival time of every datagram. The program skips datagrams that it could not send in
 time, because a burst would make the network lose packets. `probes`, at low rates, are sent late instead,
-and what could not be sent at all counts as sent.
+and what could not be sent at all counts as sent. The datagrams of a flow with `connections` take turns on
+that many pairs of ports; with `counted` false, nobody reads them.
 
 `serve`: answers requests for a number of bytes on connections that are kept.
 
@@ -63,6 +64,9 @@ SO_RCVBUFFORCE = 33
 # The source port of datagrams, from their destination port.
 SENT_FROM = 1000
 NEVER = float("inf")
+# A flow of many connections has these source ports for each of its destination ports.
+FIRST_SOURCE_PORT, SOURCE_PORTS = 1024, 60_000
+UDP = struct.Struct("!HHHH")
 # The time for the last datagrams to arrive.
 LINGER_S = 0.5
 
@@ -86,10 +90,10 @@ RETRY_INTERVAL_S = 0.02
 STALL_TIMEOUT_S = 20.0
 
 
-def open_socket(pid: int, kind: socket.SocketKind) -> socket.socket:
+def open_socket(pid: int, kind: socket.SocketKind, protocol: int = 0) -> socket.socket:
     """A socket that does not block, in the network namespace of a process."""
     with process_network(pid):
-        made = socket.socket(socket.AF_INET, kind)
+        made = socket.socket(socket.AF_INET, kind, protocol)
     made.setblocking(False)
     return made
 
@@ -181,43 +185,44 @@ class Sending:
 class Receiving:
     """The receiver of one flow's datagrams: their numbers and arrival times."""
 
-    def __init__(self, receiver: socket.socket) -> None:
-        self.socket = receiver
+    def __init__(self) -> None:
         self.numbers, self.times_s = array("I"), array("d")
 
-    def receive(self, now_s: float) -> None:
+    def receive(self, receiver: socket.socket, now_s: float) -> None:
         """Receive everything that is there."""
         with contextlib.suppress(BlockingIOError):
             while True:
-                self.numbers.append(NUMBER.unpack(self.socket.recv(NUMBER.size))[0])
+                self.numbers.append(NUMBER.unpack(receiver.recv(NUMBER.size))[0])
                 self.times_s.append(now_s)
 
 
 def datagrams(plan: Plan, take_orders: Callable[[], Sequence[Plan]]) -> dict[str, Any]:
     """Send by the plan, then by the orders. Returns each flow's counters, numbers and times."""
     probes: bool = plan["probes"]
-    sending, receiving = [], {}
-    for one in plan["flows"]:
-        receiver = open_socket(one["receiver_pid"], socket.SOCK_DGRAM)
-        receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
-        receiver.bind(("", one["port"]))
-        receiving[receiver] = Receiving(receiver)
-        sender = open_socket(one["sender_pid"], socket.SOCK_DGRAM)
-        # So that switches hash a flow alike in every run.
-        sender.bind(("", one["port"] + SENT_FROM))
-        # A connected socket would also report why an earlier datagram was lost, and send none.
-        transmit = functools.partial(_send_to, sender, (one["address"], one["port"]))
-        sending.append(Sending(transmit, plan["payload_bytes"], probes))
+    sending = [Sending(_transmitter(one), plan["payload_bytes"], probes) for one in plan["flows"]]
+    received = [Receiving() for _ in sending]
+    # Sockets that nobody reads keep the end system from answering with ICMP.
+    receiving: dict[socket.socket, Receiving] = {}
+    unread = []
+    for one, arrivals in zip(plan["flows"], received, strict=True):
+        for number in range(-(-one.get("connections", 1) // SOURCE_PORTS)):
+            receiver = open_socket(one["receiver_pid"], socket.SOCK_DGRAM)
+            receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
+            receiver.bind(("", one["port"] + number))
+            if one.get("counted", True):
+                receiving[receiver] = arrivals
+            else:
+                unread.append(receiver)
     send_all(plan, sending, take_orders, functools.partial(_receive_for, receiving, probes))
     names = ("first", "sent", "skipped", "max_delay_s")
     return {
         "flows": [
             {
                 **{name: getattr(flow, name) for name in names},
-                "numbers": list(received.numbers),
-                "times_s": [round(at_s, 4) for at_s in received.times_s],
+                "numbers": list(arrivals.numbers),
+                "times_s": [round(at_s, 4) for at_s in arrivals.times_s],
             }
-            for flow, received in zip(sending, receiving.values(), strict=True)
+            for flow, arrivals in zip(sending, received, strict=True)
         ]
     }
 
@@ -260,8 +265,30 @@ def send_all(
         receive_for(max(0.0, due_s - time.monotonic()) if plan["probes"] else TICK_S)
 
 
-def _send_to(sender: socket.socket, address: tuple[str, int], payload: bytearray) -> None:
-    sender.sendto(payload, address)
+def _transmitter(flow: Plan) -> Callable[[bytearray], object]:
+    """What sends a datagram of a flow: on one connection, or on several in turn."""
+    address, port, pid = flow["address"], flow["port"], flow["sender_pid"]
+    if "connections" in flow:
+        sender = open_socket(pid, socket.SOCK_RAW, socket.IPPROTO_UDP)
+        return lambda payload: sender.sendto(
+            in_turn(payload, flow["connections"], port), (address, 0)
+        )
+    sender = open_socket(pid, socket.SOCK_DGRAM)
+    # So that switches hash a flow alike in every run.
+    sender.bind(("", port + SENT_FROM))
+    # A connected socket would also report why an earlier datagram was lost, and send none.
+    return lambda payload: sender.sendto(payload, (address, port))
+
+
+def in_turn(payload: bytearray, connections: int, first_port: int) -> bytes:
+    """A numbered datagram, with its UDP header, on the connection whose turn it is.
+
+    It has no checksum, which IPv4 permits: it would differ for each connection.
+    """
+    (number,) = NUMBER.unpack_from(payload)
+    place, source = divmod(number % connections, SOURCE_PORTS)
+    ends = FIRST_SOURCE_PORT + source, first_port + place
+    return UDP.pack(*ends, UDP.size + len(payload), 0) + payload
 
 
 def _receive_for(receiving: dict[socket.socket, Receiving], probes: bool, span_s: float) -> None:
@@ -273,7 +300,7 @@ def _receive_for(receiving: dict[socket.socket, Receiving], probes: bool, span_s
         ready = list(receiving)
     now_s = time.monotonic()
     for one in ready:
-        receiving[one].receive(now_s)
+        receiving[one].receive(one, now_s)
 
 
 # What a task waits for: a time, or a socket and the event of epoll on it.

@@ -74,14 +74,14 @@ class Counters:
     received_packets: int
 
 
-def interface_counters() -> dict[str, Counters]:
-    """The counters of every interface of this thread's network namespace.
+def interface_counters(process: int | str = "thread-self") -> dict[str, Counters]:
+    """The counters of every interface of a network namespace: this thread's, or that of another process.
 
     They come from the kernel, so that they do not depend on a service under test. /sys would show
     the namespace in which it was mounted; /proc shows the thread's.
     """
     found = {}
-    for line in Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]:
+    for line in Path(f"/proc/{process}/net/dev").read_text().splitlines()[2:]:
         name, _, fields = line.partition(":")
         numbers = [int(field) for field in fields.split()]
         found[name.strip()] = Counters(numbers[8], numbers[0], numbers[9], numbers[1])

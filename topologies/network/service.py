@@ -8,12 +8,11 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,21 +90,6 @@ class Service:
         if self._process is not None:
             processes.end(self._process)
             self._process = None
-
-    @contextlib.contextmanager
-    def dead(self, bridges: Sequence[str]) -> Iterator[None]:
-        """Kill the service during the context. Then start it again, and wait until it has the bridges."""
-        assert self._process is not None
-        processes.end(self._process, signal.SIGKILL)
-        self._process = None
-        try:
-            yield
-        finally:
-            self.__enter__()
-            self._wait(
-                lambda: all(self._connected(bridge) for bridge in bridges),
-                f"it connected to {', '.join(bridges)}",
-            )
 
     def attach(self, bridge: str, uplinks: list[str], policy: str) -> None:
         """Attach a bridge and wait until the service is connected to it."""

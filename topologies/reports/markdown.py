@@ -91,6 +91,14 @@ def report_name(report: Mapping[str, Any]) -> str:
     return "_".join([report["layout"], *variants(report)])
 
 
+# The benches without a layout of their own.
+OTHERS = {
+    "shift_seeds": "Load jumps that are generated from seeds.",
+    "scale": "The cost of 1 to 300 bridges on one service.",
+    "connections": "The cost of many connections, and failovers with them.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Description:
     """A headline, and a paragraph on the reproduced document, with `code` in backticks."""
@@ -100,8 +108,8 @@ class Description:
 
 
 def described(layout: str) -> Description:
-    """The description of a layout; empty for an unknown layout."""
+    """The description of a layout; of another bench, only the headline."""
     if layout not in LAYOUTS:
-        return Description()
+        return Description(OTHERS[layout])
     paragraphs = [" ".join(one.split()) for one in (LAYOUTS[layout].__doc__ or "").split("\n\n")]
     return Description(paragraphs[0], paragraphs[1])

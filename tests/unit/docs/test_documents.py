@@ -21,7 +21,6 @@ from tests import documents
 from tests.documents import Block
 from tests.reference.commands import parsers
 from topologies import bench
-from topologies.connections import command as connections
 
 FOLDER = documents.ROOT / "tests"
 SWITCH_TESTS = [
@@ -82,7 +81,6 @@ INLINE = re.compile(r"`(ovs-lbt [^`]+)`")
 OTHERS = {
     "replay": replay._parser,
     "bench": bench._parser,
-    "bench connections": connections.parser,
 }
 PARSER = arguments.parser()
 PLACEHOLDERS = {"KEY=VALUE"}
@@ -114,10 +112,10 @@ def test_a_command_of_ours_is_one_that_there_is(
     words = shlex.split(re.sub(r"\$\w+", "1", command.partition(" >")[0]), comments=True)[1:]
     if words[0] in {*parsers(), "revert"} and len(words) == 1:
         return  # a sentence that names the command
-    own = " ".join(words[:2]) if words[:2] == ["bench", "connections"] else words[0]
-    parser = OTHERS[own]() if own in OTHERS else PARSER
+    own = words[0] in OTHERS
+    parser = OTHERS[words[0]]() if own else PARSER
     try:
-        options = parser.parse_args(words[len(own.split()) if own in OTHERS else 0 :])
+        options = parser.parse_args(words[own:])
     except SystemExit as ended:
         if not ended.code:
             return  # `--help` or `--version`

@@ -147,14 +147,12 @@ def bytes_before_segmentation() -> list[float]:
 
 
 def flows_by_dp_hash() -> list[float]:
-    flows = {key: one["flows"] for key, one in sizes("connections").items() if key[1] > 100}
-    ours = {
-        key: count
-        for key, count in flows.items()
-        if key[0] in ("dynamic", "dynamic/lacp", "adaptive, split")
-    }
-    shares = [count / flows["balance-tcp", size] for (_, size), count in ours.items()]
-    return [*span(ours.values()), 10_000, 30_000, *span(shares)]
+    found = [scenario("connections", f"{size} connections") for size in ("10,000", "30,000")]
+    names = "dynamic", "dynamic/lacp", "adaptive"
+    flows = [[one[name]["cached_flows"] for name in ("balance-tcp", *names)] for one in found]
+    shares = [count / bond for bond, *ours in flows for count in ours]
+    ours = (count for _, *of_ours in flows for count in of_ours)
+    return [*span(ours), 10_000, 30_000, *span(shares)]
 
 
 def new_connections(how: str, *names: str) -> list[float]:

@@ -62,12 +62,10 @@ def test_missing_program_is_named(fake_bench: Bench, monkeypatch: pytest.MonkeyP
         ("connections --sizes 0", ("--sizes", "from 1 to 150000")),
         ("connections --sizes 150001", ("--sizes", "from 1 to 150000")),
         ("connections --rates x", ("--rates", '"x"; expected')),
-        ("connections --repeat 0", ("--repeat", '"0"; expected')),
         ("connections more", ("unrecognized arguments",)),
-        (
-            "connections --contenders balance-xor",
-            ("--contenders", "balance-xor", "; expected manual"),
-        ),
+        ("connections --contenders balance-xor", ("balance-xor", "; expected manual")),
+        ("shift --sizes 100", ("--sizes requires connections, instead of shift",)),
+        ("--all --rates", ("--rates requires connections, instead of --all",)),
         ("set_vs_lbfo --scenario none", ("set_vs_lbfo has no contender left to run",)),
         (
             "two_switches --policy address-hash --against none",
@@ -122,6 +120,18 @@ def test_campaign_runs_as_often_as_the_published_one_and_compares(
     contenders = fake_bench.report(words.split()[0])["contenders"]
     assert {len(one["runs"]) for one in contenders.values()} == {runs}
     assert said in fake_bench.out
+
+
+def test_connections_run_with_the_selected_sizes_rates_and_contenders(fake_bench: Bench) -> None:
+    words = "connections --sizes 200 100 --rates 50 --contenders balance-slb dynamic+multipath"
+    assert fake_bench(words) == 0
+    assert fake_bench.made == [
+        f"{what} {name} 1"
+        for what in ("100 connections", "200 connections", "50 new connections a second")
+        for name in ("balance-slb", "dynamic+multipath")
+    ]
+    fake_bench("connections --sizes --rates 100 --contenders adaptive --cuts 2")
+    assert fake_bench.made == [f"100 new connections a second adaptive {n}" for n in (1, 2)]
 
 
 def test_unmet_expectation_fails_with_a_report(fake_bench: Bench) -> None:

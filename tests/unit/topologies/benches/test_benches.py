@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.topologies import bench_runs
 from topologies import benches
-from topologies.benches import PLANS, failures, steering, streams
+from topologies.benches import PLANS, connections, failures, steering, streams
 from topologies.compare import contenders
 from topologies.compare.contenders import is_ours
 from topologies.compare.figures import Result
@@ -119,6 +119,18 @@ def test_list_has_every_layout_and_bench() -> None:
     directory = Path(benches.__path__[0]).parent
     layouts = {p.stem for p in directory.glob("*.py") if "\ntopos = " in p.read_text()}
     assert set(LAYOUTS) == layouts and list(PLANS) == list(LAYOUTS)
+
+
+def test_connections_are_enough_to_split_a_port_of_adaptive_only() -> None:
+    plan = connections.plan([30_000, 100], [400])
+    for scenario in plan.scenarios(Options(QUICK)):
+        made = {name: scenario.contender(name) for name in scenario.contenders}
+        ours = {name: one for name, one in made.items() if isinstance(one, contenders.Ours)}
+        # 30,000 frames of 500 bytes in 7 s, over 1.4.
+        split = [name for name, one in ours.items() if one.capacity_mbps == 12]
+        assert split == ["adaptive", "adaptive+multipath"]
+        assert all(one.capacity_mbps == 0 for name, one in ours.items() if name not in split)
+        assert all(one.settings["failback-delay-s"] == 0 for one in ours.values())
 
 
 @every_bench

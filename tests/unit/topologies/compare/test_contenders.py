@@ -36,6 +36,7 @@ def test_every_preset_is_a_contender_with_a_default_teaming() -> None:
         ("dynamic/lacp", LacpServer),
         ("address-hash", LacpServer),
         ("address-hash/switch-independent+path-check", PlainUplinksServer),
+        ("dynamic/lacp+multipath", LacpServer),
     ],
 )
 def test_contender_has_its_name_and_bridge_form(name: str, form: type) -> None:
@@ -78,6 +79,7 @@ def test_selection_has_each_selected_contender_once_and_no_other(
         (["dynamic/mlag"], None, r"teaming mlag .*; expected switch-independent \| lacp"),
         (["dynamic/"], None, "teaming  .*; expected "),
         (["balance-slb+path-check"], None, r"contender balance-slb\+path-check .*; expected "),
+        (["dynamic+md5"], None, r"suffix \+md5 .*; expected \+path-check \| \+multipath \| "),
         (["dynamic/lacp+path-check"], None, "lacp; path checks require switch-independent"),
     ],
 )
