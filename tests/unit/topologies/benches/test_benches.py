@@ -248,7 +248,6 @@ DEVIATIONS = [
     ("flows", WEB, "balance-slb", "slowdown_p99", 9.9, "no higher than balance-slb"),
     ("flows", WEB, "active-backup", "slowdown_p99", 9.9, "no higher than active-backup"),
     ("flows", WEB, "balance-tcp", "slowdown_p99", 2.0, ""),
-    ("flows", WEB, "oracle", "slowdown_p99", 2.0, ""),
     ("flows", WEB, "dynamic", "late_p99_ms", 20.5, "start within 20 ms"),
     # Migrations get half of a team without a LAG, and most of one with it.
     ("live_migration", TCP, "active-backup", "share_of_limit", 0.6, "half of the team"),
