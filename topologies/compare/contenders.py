@@ -1,7 +1,7 @@
 """The contenders: each one teams a server's uplinks in its own way.
 
 A contender determines the form of the server's bridge, takes the bridge over before the load, and
-reports its bindings and moves while the load is running.
+counts its moves while the load is running.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ THRESHOLD_PERCENT = 75
 HISTORY = "ovs-lbt-history.jsonl"
 # Its name for a path fault.
 PATH_FAULT = "path-fault"
-# VM ports that come and go are in no history.
-OBSERVE_ANEW_S = 2.0
 # A scrape is up to 1 s old, and the history may have a move before the metrics do.
 OBSERVE_AGAIN_S = 1.25
 MANUAL = "manual"
@@ -95,14 +93,6 @@ class Teams:
     path_targets: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The bindings of VM ports (interface to uplink), and the number of moves so far."""
-
-    bindings: Mapping[str, str]
-    moves: int = 0
-
-
 class Contender(ABC):
     """A way to team the uplinks. An instance serves one run."""
 
@@ -114,9 +104,9 @@ class Contender(ABC):
     def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
         """Take the bridges over, and push the clean-up on `resources`."""
 
-    @abstractmethod
-    def observe(self) -> Observation:
-        """The present bindings. This must be cheap, as it is called several times a second."""
+    def moves(self) -> int:
+        """The number of moves so far. This must be cheap, as it is called several times a second."""
+        return 0
 
     def place(self, interface: str, mac: str, uplink: str) -> None:
         """Place a VM port on the uplink that its port number hashes to, before the load starts.
@@ -164,19 +154,13 @@ class Manual(Contender):
     server_class = SplitServer
 
     def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
-        self._placement: dict[str, str] = {}
-        for server in teams.servers:
-            assert isinstance(server, SplitServer)
-            self._placement |= server.placement()
-
-    def observe(self) -> Observation:
-        return Observation(self._placement)
+        """Nothing is left to do: the servers were started with this placement."""
 
 
 class OvsBond(Contender):
     """An Open vSwitch bond, without ovs-lbt.
 
-    It places hashes and not VM ports, so it reports no bindings. A shift of a hash counts as a move.
+    It places hashes and not VM ports. A shift of a hash counts as a move.
     """
 
     def __init__(self, name: str) -> None:
@@ -192,9 +176,9 @@ class OvsBond(Contender):
         for bond in self._bonds:
             teams.ovs.vsctl("set", "port", bond, f"other_config:{interval}")
 
-    def observe(self) -> Observation:
+    def moves(self) -> int:
         log = self._log.read_text(errors="replace")
-        return Observation({}, sum(shifts(log, bond) for bond in self._bonds))
+        return sum(shifts(log, bond) for bond in self._bonds)
 
     def place(self, interface: str, mac: str, uplink: str) -> None:
         # Open vSwitch cannot move hashes of other bonds.
@@ -228,8 +212,7 @@ class Ours(Contender):
         self._ovs = teams.ovs
         log = teams.directory / "service.log"
         self._service = resources.enter_context(Service(teams.ovs, log))
-        self._bridges = {str(server.name) for server in teams.servers}
-        self._written_bytes, self._grown_s, self._looked_s = -1, -math.inf, -math.inf
+        self._written_bytes, self._grown_s, self._moves = -1, -math.inf, 0
         # A virtual link reports 10 Gbit/s, whatever its shaped rate.
         for uplink, bps in teams.capacities_bps.items():
             mbps = self.capacity_mbps or bps // 10**6
@@ -257,33 +240,24 @@ class Ours(Contender):
                 teams.ovs.vsctl("set", "bridge", server.name, *words)
             time.sleep(PATHS_JUDGED_S)
 
-    def observe(self) -> Observation:
-        """The present bindings, read for a while after the history has grown, and otherwise at intervals.
+    def moves(self) -> int:
+        """The moves by the metrics, which are read for a while after the history has grown.
 
-        Of a service that was killed, they are the last ones.
-
-        A scrape costs the service 4 to 8 ms of CPU time, while observing peers is free.
+        A scrape costs the service 4 to 8 ms of CPU time, while observing peers is free. A service that was
+        killed makes no more.
         """
         history = self._ovs.rundir / HISTORY
         written_bytes = history.stat().st_size if history.exists() else 0
         now_s = time.monotonic()
         if written_bytes != self._written_bytes:
             self._written_bytes, self._grown_s = written_bytes, now_s
-        due = now_s - self._grown_s <= OBSERVE_AGAIN_S or now_s - self._looked_s >= OBSERVE_ANEW_S
-        if due and not self.killed:
-            self._looked_s, self._observed = now_s, self._scrape()
-        return self._observed
-
-    def _scrape(self) -> Observation:
-        bindings, moves = {}, 0
-        for metric in self._service.metrics():
-            if metric.labels.get("bridge") not in self._bridges:
-                continue
-            if metric.name == "ovslbt_port_binding" and metric.value == 1:
-                bindings[metric.labels["port"]] = metric.labels["uplink"]
-            elif metric.name == "ovslbt_moves_applied_total":
-                moves += int(metric.value)
-        return Observation(bindings, moves)
+        if now_s - self._grown_s <= OBSERVE_AGAIN_S and not self.killed:
+            self._moves = sum(
+                int(metric.value)
+                for metric in self._service.metrics()
+                if metric.name == "ovslbt_moves_applied_total"
+            )
+        return self._moves
 
     def pids(self) -> dict[str, int]:
         return {"ovs-lbt": self._service.pid}

@@ -80,20 +80,18 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The state of the uplinks and the bindings at one time.
+    """The state of the uplinks at one time.
 
     Attributes:
         at_s: the time since the start of the load.
         sent_bytes: each uplink's counter, away from the server.
         received_bytes: each uplink's counter, towards the server.
-        bindings: the uplink of each loaded vNIC, if the contender binds VM ports.
         moves: a counter of moves since the contender started.
     """
 
     at_s: float
     sent_bytes: Mapping[str, int]
     received_bytes: Mapping[str, int]
-    bindings: Mapping[str, str] = field(default_factory=dict)
     moves: int = 0
 
 
@@ -255,23 +253,17 @@ def _take_samples(
 ) -> list[Sample]:
     """Take samples until the load ends."""
     names = {own_interface(layout, PREFIX, up): up for up in layout.nodes(Role.UPLINK)}
-    vnics = {own_interface(layout, PREFIX, vnic): vnic for vnic in layout.loaded_vnics()}
-    moves_before = contender.observe().moves
+    moves_before = contender.moves()
     samples: list[Sample] = []
     while not samples or (samples[-1].at_s < load.load_s - SAMPLE_INTERVAL_S / 2):
         _sleep_until(load.start_s + len(samples) * SAMPLE_INTERVAL_S)
-        seen = contender.observe()
+        moves = contender.moves() - moves_before
         at_s, counters = time.monotonic() - load.start_s, interface_counters()
         sample = Sample(
             at_s=at_s,
             sent_bytes={up: counters[name].sent_bytes for name, up in names.items()},
             received_bytes={up: counters[name].received_bytes for name, up in names.items()},
-            bindings={
-                vnics[port]: names.get(uplink, uplink)
-                for port, uplink in seen.bindings.items()
-                if port in vnics
-            },
-            moves=seen.moves - moves_before,
+            moves=moves,
         )
         samples.append(sample)
         progress(sample, load.load_s)
