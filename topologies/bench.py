@@ -336,7 +336,7 @@ def _run_bench(name: str, plan: Plan, options: argparse.Namespace, command: Sequ
         for result in results
         for failure in result.failures
     ]
-    results = [result for result in results if result.figures]
+    results = [*plan.pooled([result for result in results if result.figures])]
     if not results:
         raise RuntimeError("every run failed")
     more = plan.derived(results)

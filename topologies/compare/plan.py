@@ -130,6 +130,7 @@ class Plan:
         more: conditions that are no rules.
         per_run: further figures of each run.
         derived: figures that need several runs, by scenario and contender.
+        pooled: joins the results of scenarios that are one in the report.
         phases: the phases of the main scenario.
         drawn: by scenario, the name of the picture of its uplinks over time, and the event at its time 0.
         draws_slowdowns: whether the slowdowns of each scenario's flows are drawn.
@@ -143,6 +144,7 @@ class Plan:
     more: Callable[[Options, Sequence[Result]], Sequence[Expectation]] = lambda *_: ()
     per_run: PerRun = nothing_more
     derived: Callable[[Sequence[Result]], Mapping[str, Mapping[str, Figures]]] = lambda _: {}
+    pooled: Callable[[Sequence[Result]], Sequence[Result]] = lambda results: results
     phases: Callable[[Options, Result], Sequence[Phase]] = lambda *_: ()
     drawn: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     draws_slowdowns: bool = False

@@ -48,6 +48,7 @@ def loss_ratio(jump: Jump, placements: Schedule, watched_s: float) -> float:
     return lost_bits / sent_bits if sent_bits else 0.0
 
 
+@functools.cache
 def perfect_loss_ratio(jump: Jump, watched_s: float, poll_s: float = POLL_S) -> float:
     """The perfect decider's loss: the mean over the phases of its polls."""
 

@@ -26,7 +26,7 @@ GOOD = {
     "loss_ratio": 0.0,
     "highest_ratio": 0.8,
     "moves": 2.0,
-    "sent_ratio": 1.0,
+    "unsent_ratio": 0.0,
     "strangers": 0.0,
 }
 
