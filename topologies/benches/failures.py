@@ -13,9 +13,8 @@ from topologies.compare.figures import Figures, Result, jumbo_ratios
 from topologies.compare.plan import Expectation, Options, Plan, Rule
 from topologies.compare.run import Scenario
 from topologies.graph.layout import Layout, Role
-from topologies.loads.load import Load, Stage
 from topologies.loads.migration_load import MigrationLoad, Migrations
-from topologies.loads.streams import OutageLoad, StreamLoad, paced_flows
+from topologies.loads.streams import OutageLoad, settled_streams
 
 MOST_FAILOVER_MS = 1000.0
 
@@ -46,18 +45,15 @@ OFFERED_RATIO = 0.4
 
 
 def _two_switches(options: Options) -> list[Scenario]:
-    def load(stage: Stage) -> Load:
-        flows = paced_flows(stage.layout, OFFERED_RATIO, options.pace.outage_s[2])
-        failing = stage.layout.far_end(stage.layout.nodes(Role.UPLINK)[0])
-        return OutageLoad(stage, flows, failing, options.pace)
-
+    layout = layouts.two_switches()
+    failing = layout.far_end(layout.nodes(Role.UPLINK)[0])
     return [
         Scenario(
             name=SWITCH_FAILS,
             what="Every VM offers the same load, and one uplink can carry all of it. A switch"
             " fails and recovers.",
-            layout=layouts.two_switches(),
-            load=load,
+            layout=layout,
+            load=lambda stage: OutageLoad(stage, OFFERED_RATIO, failing, options.pace),
             contenders=USUAL,
         )
     ]
@@ -76,17 +72,7 @@ def _spine_leaf(options: Options) -> list[Scenario]:
     layout = layouts.spine_leaf()
     # From each VM of the first rack to the VM of the second that has the same place.
     pairs = list(zip(layout.senders, layout.receivers, strict=True))
-
-    def unequal(stage: Stage) -> Load:
-        settle_s, measured_s = options.pace.settling_s
-        flows = paced_flows(layout, UNEQUAL_RATIO, settle_s + measured_s + 1, WEIGHTS, pairs)
-        return StreamLoad(stage, flows, (settle_s, settle_s + measured_s))
-
-    def failure(stage: Stage) -> Load:
-        flows = paced_flows(layout, OFFERED_RATIO, options.pace.outage_s[2], pairs=pairs)
-        failing = layout.far_end(layout.sending_uplinks()[0])
-        return OutageLoad(stage, flows, failing, options.pace)
-
+    failing = layout.far_end(layout.sending_uplinks()[0])
     return [
         Scenario(
             name=UNEQUAL,
@@ -94,7 +80,7 @@ def _spine_leaf(options: Options) -> list[Scenario]:
             f" {', '.join(f'{one:g}' for one in WEIGHTS)}, in total {UNEQUAL_RATIO:.0%} of a"
             " server's uplinks.",
             layout=layout,
-            load=unequal,
+            load=lambda stage: settled_streams(stage, options.pace, UNEQUAL_RATIO, WEIGHTS, pairs),
             contenders=USUAL,
         ),
         Scenario(
@@ -102,7 +88,7 @@ def _spine_leaf(options: Options) -> list[Scenario]:
             what="Each VM of the first rack sends the same load to one of the second, and one uplink can"
             " carry all of it. A leaf switch of the first rack fails and recovers.",
             layout=layout,
-            load=failure,
+            load=lambda stage: OutageLoad(stage, OFFERED_RATIO, failing, options.pace, pairs),
             contenders=USUAL,
         ),
     ]
@@ -184,21 +170,18 @@ def _migrations(options: Options) -> Iterator[Scenario]:
             networks=2,
             published=dict.fromkeys((MANUAL, "load-based"), jumbo) if name == JUMBO else {},
         )
+    layout = layouts.live_migration()
+    # All VMs are on the first host.
+    uplinks = layout.uplinks_of(layout.nodes(Role.SERVER_BRIDGE)[0])
+    offered_ratio = VMS_RATIO / len(uplinks)
     yield Scenario(
         name=UPLINK_FAILS,
         what="Nobody migrates. The VMs offer equal loads, and one uplink can carry all of them."
         " An uplink of their host fails and recovers, of a LAG or of a switch-independent team.",
-        layout=layouts.live_migration(),
-        load=lambda stage: _uplink_fails(stage, options),
+        layout=layout,
+        load=lambda stage: OutageLoad(stage, offered_ratio, uplinks[0], options.pace),
         contenders=(MANUAL, *SWITCH_INDEPENDENT, *LACP),
     )
-
-
-def _uplink_fails(stage: Stage, options: Options) -> Load:
-    # All VMs are on the first host.
-    uplinks = stage.layout.uplinks_of(stage.layout.nodes(Role.SERVER_BRIDGE)[0])
-    flows = paced_flows(stage.layout, VMS_RATIO / len(uplinks), options.pace.outage_s[2])
-    return OutageLoad(stage, flows, uplinks[0], options.pace)
 
 
 def _migration(

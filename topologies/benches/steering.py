@@ -25,7 +25,7 @@ from topologies.loads.flow_plan import DATA_MINING, WEB_SEARCH, SizeDistribution
 from topologies.loads.load import Load, Stage
 from topologies.loads.settling import NEAR_RATIO
 from topologies.loads.shift_load import FailureLoad, ShiftLoad
-from topologies.loads.streams import StreamLoad, paced_flows
+from topologies.loads.streams import settled_streams
 from topologies.loads.web_load import WebLoad
 
 OURS = "adaptive"
@@ -152,17 +152,14 @@ def _mixed_speed(options: Options) -> list[Scenario]:
     draws = random.Random(WEIGHTS_SEED)
     skewed = [draws.lognormvariate(0.0, SIGMA) for _ in layout.nodes(Role.VM)]
 
-    def load(stage: Stage, weights: Sequence[float]) -> Load:
-        settle_s, measured_s = options.pace.settling_s
-        flows = paced_flows(layout, OFFERED_RATIO, settle_s + measured_s + 1, weights)
-        return StreamLoad(stage, flows, (settle_s, settle_s + measured_s))
-
     return [
         Scenario(
             name=name,
             what=f"Every VM offers {what}, in total {OFFERED_RATIO:.0%} of both uplinks.",
             layout=layout,
-            load=functools.partial(load, weights=weights),
+            load=functools.partial(
+                settled_streams, pace=options.pace, offered_ratio=OFFERED_RATIO, weights=weights
+            ),
             contenders=(*USUAL, "balance-tcp"),
         )
         for name, what, weights in (

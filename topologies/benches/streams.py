@@ -15,7 +15,14 @@ from topologies.graph.layout import Layout, Role
 from topologies.graph.parts import STANDARD_MTU
 from topologies.loads.load import Load, Stage
 from topologies.loads.pace import Pace
-from topologies.loads.streams import INTERVAL_S, Report, StreamLoad, flow, stream_rates_bps
+from topologies.loads.streams import (
+    INTERVAL_S,
+    Report,
+    StreamLoad,
+    flow,
+    stream_rates_bps,
+    streams_between,
+)
 
 # The allowed deviation from a published share.
 MOST_DEVIATION_RATIO = 0.05
@@ -48,18 +55,15 @@ MODE_FIGURES: Mapping[str, Figures] = {
 
 
 def _eight_streams(options: Options) -> list[Scenario]:
-    def load(stage: Stage) -> Load:
-        warm_up_s, measured_s, cool_down_s = options.pace.streams_s
-        duration_s = warm_up_s + measured_s + cool_down_s
-        flows = [flow(stage.layout, *_ends(stage.layout), duration_s, streams=NTTTCP_STREAMS)]
-        return StreamLoad(stage, flows, (warm_up_s, warm_up_s + measured_s))
-
+    layout = layouts.set_vs_lbfo()
     return [
         Scenario(
             name="eight streams",
             what="Eight TCP streams of one VM to a VM of the other host, as NTttcp sends them.",
-            layout=layouts.set_vs_lbfo(),
-            load=load,
+            layout=layout,
+            load=lambda stage: streams_between(
+                stage, [_ends(layout)], options.pace.streams_s, NTTTCP_STREAMS
+            ),
             contenders=(
                 *(MANUAL, "originating-port", "load-based", "adaptive", "dynamic", "set"),
                 *("dynamic/lacp", "address-hash", "active-backup", "balance-slb", "balance-tcp"),
@@ -192,27 +196,24 @@ CONVERGED: Mapping[str, tuple[str, Mapping[str, int]]] = {
 def _converged(options: Options) -> Iterator[Scenario]:
     for name, (what, parameters) in CONVERGED.items():
         layout, fault = layouts.converged(**parameters), name in FAULTS
+        sender, receiver = _ends(layout)
+        ways = [(sender, receiver), (receiver, sender)]
         figures = {"jumbo_ratio": layout.published["jumbo_ratio"]}
         yield Scenario(
             name=name,
             what=what,
             layout=layout,
             load=functools.partial(
-                _bulk, options, both_ways=name in (STANDARD_BOTH, JUMBO_BOTH), may_fail=fault
+                streams_between,
+                ends=ways if name in (STANDARD_BOTH, JUMBO_BOTH) else ways[:1],
+                times_s=options.pace.bulk_s,
+                count=WORKERS,
+                may_fail=fault,
             ),
             contenders=(*CONVERGED_CONTENDERS, *(WITH_PATH_CHECKS if fault else ())),
             published=dict.fromkeys(CONVERGED_CONTENDERS, figures) if name == JUMBO else {},
             reachable=not fault,
         )
-
-
-def _bulk(options: Options, stage: Stage, both_ways: bool, may_fail: bool) -> Load:
-    sender, receiver = _ends(stage.layout)
-    ways = [(sender, receiver), (receiver, sender)][: 2 if both_ways else 1]
-    warm_up_s, measured_s, cool_down_s = options.pace.bulk_s
-    duration_s = warm_up_s + measured_s + cool_down_s
-    flows = [flow(stage.layout, *ends, duration_s, streams=WORKERS) for ends in ways]
-    return StreamLoad(stage, flows, (warm_up_s, warm_up_s + measured_s), may_fail=may_fail)
 
 
 CONVERGED_PLAN = Plan(

@@ -61,7 +61,6 @@ class Scenario:
             published document may prevent that.
         undisturbed: whether Open vSwitch has real-time priority, so that only full queues drop
             frames.
-        datapath: Open vSwitch's datapath: `userspace`, `kernel`, or `auto`.
         fixed: whether the options of a bench add no other contenders.
     """
 
@@ -74,7 +73,6 @@ class Scenario:
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     reachable: bool = True
     undisturbed: bool = False
-    datapath: str = "userspace"
     fixed: bool = False
 
 
@@ -165,7 +163,7 @@ def _run(
         "build the network", BUILD_LIMIT_S, "whether mnexec works: mnexec -n true; mn --test none"
     ):
         topo = LayoutTopo()
-        topo.build_from(layout, PREFIX, contender.server_class, scenario.datapath)
+        topo.build_from(layout, PREFIX, contender.server_class, "userspace")
         network = Mininet(topo, controller=None, build=False)
         resources.callback(_stop, network)
         network.build()

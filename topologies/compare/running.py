@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -28,40 +27,29 @@ from topologies.loads.pace import Pace
 from topologies.reports import origin
 
 SAMPLES = "samples.jsonl"
-# A terminal line is overwritten every second, and a log gets a line less often.
-TERMINAL_INTERVAL_S, LOG_INTERVAL_S = 1.0, 5.0
+PROGRESS_INTERVAL_S = 5.0
 
 
-class ProgressLine:
-    """A progress line for the current run, on standard error."""
+class Progress:
+    """Progress lines of the current run, on standard error."""
 
     def __init__(self, place: str, contender: str, capacities_bps: Mapping[str, int]) -> None:
         self._title = f"{place} {contender:<16}"
         self._capacities_bps = capacities_bps
-        self._terminal = sys.stderr.isatty()
         self._last: Sample | None = None
 
     def __call__(self, sample: Sample, load_s: float) -> None:
         """Show a sample of a load of this duration, if the interval has passed."""
-        interval_s = TERMINAL_INTERVAL_S if self._terminal else LOG_INTERVAL_S
         if self._last is None:
             self._last = sample
-        if sample.at_s - self._last.at_s < interval_s * 0.99:
+        if sample.at_s - self._last.at_s < PROGRESS_INTERVAL_S * 0.99:
             return
         spans = utilizations([self._last, sample], self._capacities_bps)
         ratios = mean_utilization(spans, self._last.at_s, sample.at_s)
         used = "  ".join(f"{uplink} {ratio:4.0%}" for uplink, ratio in ratios.items())
         line = f"{self._title} {sample.at_s:4.0f}/{load_s:.0f} s  {used}  moves {sample.moves}"
-        if self._terminal:
-            # A wrapped line cannot be overwritten. The escape sequence clears a longer old line.
-            line = f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K"
-        print(line, end="" if self._terminal else "\n", file=sys.stderr, flush=True)
+        print(line, file=sys.stderr, flush=True)
         self._last = sample
-
-    def finish(self) -> None:
-        """End the progress line."""
-        if self._terminal:
-            print(file=sys.stderr)
 
 
 class Kept:
@@ -133,14 +121,13 @@ def compare(
         if seen is None:
             run_origin = origin.origin(command)
             place = f"{scenario.name} {number}/{len(every)}"
-            progress = ProgressLine(place, name, shown)
+            progress = Progress(place, name, shown)
             try:
                 seen = run.run(scenario, scenario.contender(name), pace, progress, repetition)
             except RuntimeError as failure:
                 failures.append(f"{name}: {failure}")
                 _tell(f"\n{scenario.name}: {failures[-1]}")
                 continue
-            progress.finish()
             seen = replace(seen, origin=run_origin)
             if kept:
                 kept.keep(repetition, seen)

@@ -12,14 +12,11 @@ from pathlib import Path
 from types import FrameType
 
 import topologies
-from topologies.network import processes
 
 PACKAGE = Path(topologies.__file__).parent
 # An overdue step may ignore the error or hang in its clean-up, and a signal that comes just before the interpreter
 # blocks does not interrupt it, so the error is raised again.
 REPEAT_S = 30.0
-MOST_CHILDREN = 8
-STATES = {"Z": "zombie, not reaped", "D": "in the kernel", "T": "stopped", "R": "running"}
 
 
 class Overdue(RuntimeError):
@@ -40,7 +37,7 @@ def step(what: str, limit_s: float, look_at: str) -> Iterator[None]:
     def on_alarm(_number: int, frame: FrameType | None) -> None:
         found = (
             f"{what}: not done after {time.monotonic() - begin_s:.1f} s, over the limit of {limit_s:g} s;"
-            f" waiting {_place(frame)}; {_children()}; check: {look_at}"
+            f" waiting {_place(frame)}; check: {look_at}"
         )
         raised.append(Overdue(found))
         raise raised[-1]
@@ -72,15 +69,3 @@ def _place(frame: FrameType | None) -> str:
         for one in (*stack[-1:], *ours[-1:])
     )
     return f"in {', called by '.join(lines)}" if lines else "in an unknown place"
-
-
-def _children() -> str:
-    """The child processes with their states, unusual states first."""
-    found = [
-        (state not in STATES, f"{name} {STATES.get(state, 'sleeping')}")
-        for name, state in processes.states().items()
-    ]
-    words = [text for _, text in sorted(found)]
-    if len(words) > MOST_CHILDREN:
-        words[MOST_CHILDREN:] = [f"and {len(words) - MOST_CHILDREN} more"]
-    return f"processes: {', '.join(words) or 'none'}"

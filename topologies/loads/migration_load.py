@@ -283,7 +283,7 @@ class MigrationLoad(Load):
         self._join("migrations", self._left_s() + CONNECT_TIMEOUT_S)
         time.sleep(PROBED_AFTER_S)
         self._probes.stop()
-        return outcome(self._migrated, self._probes.finish(), self.start_s)
+        return outcome(self._migrated, self._probes.finish())
 
     def _migrate(self) -> None:
         """Migrate all VMs. The load ends with the last one, also if it failed."""
@@ -316,20 +316,15 @@ class MigrationLoad(Load):
         return VmPort(self._stage.ovs, name, f"{vm}-eth0", pid, vlan)
 
 
-def outcome(
-    migrations: Sequence[Mapping[str, Any]], probes: Mapping[Flow, FlowResult], start_s: float
-) -> Outcome:
+def outcome(migrations: Sequence[Mapping[str, Any]], probes: Mapping[Flow, FlowResult]) -> Outcome:
     """The figures and details of all migrations and of the probes."""
-    copied_bytes = {
-        one["vm"]: sum(part["copied_bytes"] for part in one["rounds"]) for one in migrations
-    }
     first_s = min(one["start_s"] for one in migrations)
     blackouts_ms = {
         one["vm"]: {way: gap_s * 1000 for way, gap_s in blackouts_s(one, probes).items()}
         for one in migrations
     }
     worse_ms = [max(both.values()) for both in blackouts_ms.values()]
-    total_bytes = sum(copied_bytes.values())
+    total_bytes = sum(part["copied_bytes"] for one in migrations for part in one["rounds"])
     throughput_bps = total_bytes * 8 / (max(one["copied_s"] for one in migrations) - first_s)
 
     def median(value: Callable[[Mapping[str, Any]], float]) -> float:
@@ -347,22 +342,7 @@ def outcome(
             "worst_blackout_ms": max(worse_ms),
             **probing.figures(list(probes.values())),
         },
-        details=[
-            {
-                "vm": one["vm"],
-                **{key: round(one[key] - start_s, 4) for key in one if key.endswith("_s")},
-                "copied_bytes": copied_bytes[one["vm"]],
-                "rounds": [
-                    {
-                        "copied_bytes": part["copied_bytes"],
-                        "lasted_s": round(part["end_s"] - part["start_s"], 4),
-                    }
-                    for part in one["rounds"]
-                ],
-                "blackout_ms": {w: round(ms, 1) for w, ms in blackouts_ms[one["vm"]].items()},
-            }
-            for one in migrations
-        ],
+        details=[{**one, "blackout_ms": blackouts_ms[one["vm"]]} for one in migrations],
     )
 
 

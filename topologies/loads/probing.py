@@ -38,14 +38,12 @@ class FlowResult:
         start_s: when the flow began, on the monotonic clock.
         end_s: when the flow ended.
         arrivals: the number and the time of every arrival, in the order of arrival.
-        max_delay_s: how late the sender was at worst. The network causes only longer gaps.
     """
 
     sent: int
     start_s: float
     end_s: float
     arrivals: Sequence[tuple[int, float]]
-    max_delay_s: float = 0.0
 
     @property
     def received(self) -> int:
@@ -175,7 +173,6 @@ def flow_results(
                 for number, at_s in zip(one["numbers"], one["times_s"], strict=True)
                 if number >= one["first"]
             ],
-            max_delay_s=one["max_delay_s"],
         )
         for one in results["flows"]
     ]

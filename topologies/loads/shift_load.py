@@ -98,10 +98,6 @@ class DatagramsLoad(Load):
             details={
                 "shift_s": from_s,
                 **self._details(),
-                "latest_s": max(one.max_delay_s for one in flows),
-                "left_out": sum(one["skipped"] for one in results["flows"]),
-                "sent": {vm: one.sent for vm, one in zip(self._vms, flows, strict=True)},
-                "lost": {vm: one.lost for vm, one in zip(self._vms, flows, strict=True)},
                 "readings": [[r.at_s, r.sent_bytes] for r in self._readings],
             },
         )

@@ -251,17 +251,51 @@ def _listens(table: Path, port: int) -> bool:
     return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
 
+def streams_between(
+    stage: Stage,
+    ends: Sequence[tuple[str, str]],
+    times_s: tuple[float, float, float],
+    count: int,
+    may_fail: bool = False,
+) -> StreamLoad:
+    """This number of streams from each sender to its receiver: warm-up, measured part, cool-down."""
+    warm_up_s, measured_s, _ = times_s
+    flows = [flow(stage.layout, *both, sum(times_s), streams=count) for both in ends]
+    return StreamLoad(stage, flows, (warm_up_s, warm_up_s + measured_s), may_fail=may_fail)
+
+
+def settled_streams(
+    stage: Stage,
+    pace: Pace,
+    offered_ratio: float,
+    weights: Sequence[float],
+    pairs: Sequence[tuple[str, str]] = (),
+) -> StreamLoad:
+    """The flows of `paced_flows`, measured when the team has had time to settle."""
+    settle_s, measured_s = pace.settling_s
+    end_s = settle_s + measured_s
+    flows = paced_flows(stage.layout, offered_ratio, end_s + 1, weights, pairs)
+    return StreamLoad(stage, flows, (settle_s, end_s))
+
+
 class OutageLoad(StreamLoad):
-    """TCP flows and probes in both directions, while links go down and up.
+    """The flows of `paced_flows`, and probes in both directions, while links go down and up.
 
     `failing`: the switch whose links fail, or the only uplink that fails. `pace` has the times.
     """
 
-    def __init__(self, stage: Stage, flows: Sequence[Flow], failing: str, pace: Pace) -> None:
-        end_s = max(flow.begin_s + flow.duration_s for flow in flows)
+    def __init__(
+        self,
+        stage: Stage,
+        offered_ratio: float,
+        failing: str,
+        pace: Pace,
+        pairs: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self._fails_s, self._returns_s, end_s = pace.outage_s
+        flows = paced_flows(stage.layout, offered_ratio, end_s, pairs=pairs)
         super().__init__(stage, flows, (1.0, end_s - 1), may_fail=True)
         self._links = interfaces_of(stage.layout, stage.prefix, failing)
-        self._fails_s, self._returns_s, _ = pace.outage_s
         self.steady_s = (1.0, self._fails_s)
         probes = []
         for flow in flows:

@@ -130,7 +130,6 @@ class Sending:
         first: the number of the first datagram after `reset_counters`.
         sent: the number of datagrams sent, which is the next datagram's number.
         skipped: the number of datagrams that were due and not sent.
-        max_delay_s: the longest time between a datagram's due time and a round of sending.
         due_s: when the next datagram is due.
     """
 
@@ -143,7 +142,6 @@ class Sending:
         self._probes = probes
         self.due_s = NEVER
         self.sent = self.skipped = self.first = 0
-        self.max_delay_s = 0.0
 
     def begin(self, rate_bps: float, start_s: float, phase: float) -> None:
         """Schedule the first datagram after this part of an interval, so that flows take turns."""
@@ -152,7 +150,7 @@ class Sending:
 
     def reset_counters(self) -> None:
         """Start the report with the next datagram."""
-        self.first, self.skipped, self.max_delay_s = self.sent, 0, 0.0
+        self.first, self.skipped = self.sent, 0
 
     def change_rate(self, rate_bps: float, at_s: float) -> None:
         """Use another rate from a time in the recent past.
@@ -170,7 +168,6 @@ class Sending:
             late = int((delay_s - MAX_DELAY_S) / self._interval_s) + 1
             self.skipped += late
             self.due_s += late * self._interval_s
-        self.max_delay_s = max(self.max_delay_s, delay_s)
         while self.due_s <= now_s:
             NUMBER.pack_into(self._payload, 0, self.sent)
             try:
@@ -214,11 +211,11 @@ def datagrams(plan: Plan, take_orders: Callable[[], Sequence[Plan]]) -> dict[str
             else:
                 unread.append(receiver)
     send_all(plan, sending, take_orders, functools.partial(_receive_for, receiving, probes))
-    names = ("first", "sent", "skipped", "max_delay_s")
     return {
         "flows": [
             {
-                **{name: getattr(flow, name) for name in names},
+                "first": flow.first,
+                "sent": flow.sent,
                 "numbers": list(arrivals.numbers),
                 "times_s": [round(at_s, 4) for at_s in arrivals.times_s],
             }

@@ -164,7 +164,7 @@ class WebLoad(Load):
             self._programs.start(role, plan)
 
     def finish(self) -> Outcome:
-        """Wait for the sessions to end. `details` has all downloads."""
+        """Wait for the sessions to end."""
         results = self._programs.results("browse", self._left_s() + END_TIMEOUT_S)
         self._programs.stop("serve")
         self._programs.results("serve", END_TIMEOUT_S)
@@ -179,5 +179,4 @@ class WebLoad(Load):
             figures=figures(
                 downloads, self._pace.ramp_s, self.load_s, self._stage.layout.limit_bps
             ),
-            details=downloads,
         )

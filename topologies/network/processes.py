@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 # The kernel stops the child if its parent is killed and cannot clean up.
@@ -110,12 +110,13 @@ def rss_bytes(pid: int) -> int:
 
 def children() -> set[int]:
     """The process IDs of all children, including zombies."""
-    return {pid for pid, parent, _, _ in _all() if parent == os.getpid()}
-
-
-def states() -> dict[str, str]:
-    """The state of each child, a letter as in `ps`, by `NAME PID`."""
-    return {f"{name} {pid}": state for pid, parent, name, state in _all() if parent == os.getpid()}
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            before, _, after = path.read_text(errors="replace").rpartition(")")
+            if int(after.split()[1]) == os.getpid():
+                found.add(int(before.partition(" ")[0]))
+    return found
 
 
 def kill(pids: Iterable[int]) -> None:
@@ -125,13 +126,3 @@ def kill(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
-
-
-def _all() -> Iterator[tuple[int, int, str, str]]:
-    """The ID, parent ID, name and state of every process."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            before, _, after = path.read_text(errors="replace").rpartition(")")
-            pid, _, name = before.partition(" (")
-            state, parent = after.split()[:2]
-            yield int(pid), int(parent), name, state

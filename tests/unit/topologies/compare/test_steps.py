@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import subprocess
 import threading
@@ -17,16 +16,11 @@ from topologies.compare.steps import Overdue, step
 SHORT_S = 0.02
 
 
-def test_overdue_step_describes_itself_and_its_processes() -> None:
-    child = subprocess.Popen(["true"])
-    # The child stays a zombie until its parent waits for it.
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+def test_overdue_step_describes_itself() -> None:
     with pytest.raises(Overdue) as caught, step("build the network", SHORT_S, "its log"):
         threading.Event().wait()
-    child.wait()
     assert isinstance(caught.value, RuntimeError), "it fails one run, and does not end the others"
     text = str(caught.value)
-    assert f"true {child.pid} zombie, not reaped" in text
     # A busy machine is some tenths late.
     assert re.match(
         r"build the network: not done after \d\.\d s, over the limit of 0\.02 s; ", text

@@ -87,7 +87,6 @@ def test_a_late_sender_skips_datagrams_instead_of_sending_a_burst() -> None:
         flow.send(5.1)
         assert flow.sent + flow.skipped in (100, 101)  # rounding decides whether the last is due
         assert flow.sent - 4 <= traffic.MAX_DELAY_S / 0.001 + 1
-        assert flow.max_delay_s == pytest.approx(0.096, abs=0.001)
         flow.reset_counters()
         flow.change_rate(bits / 0.002, 5.1)
         first = flow.sent
