@@ -141,7 +141,7 @@ def of_bench(report: Mapping[str, Any], pictures: Sequence[str] = ()) -> str:
     return _text(
         [
             f"# {report_name(report)}",
-            markdown.described(report["layout"]).headline,
+            markdown.described(report["layout"])[0],
             *_measured(report),
             *(f"![{name}]({name})" for name in pictures),
             _list("Origin", [f"{name}: {plain(text)}" for name, text in origin.items()]),
@@ -198,8 +198,7 @@ def _layout(report: Mapping[str, Any]) -> list[str]:
         changed = ", and ".join(VARIANTS[one] for one in settings)
         parts.append(f"The layout [{code(name)}]({name}.md) {changed}.")
     else:
-        description = markdown.described(name)
-        parts += [description.headline, description.reproduces]
+        parts += markdown.described(name)
         parts.append(f"![The layout {name}](../images/layout_{name}.svg)" * (name in LAYOUTS))
     return [*parts, *_measured(report, MOST_COLUMNS)]
 
@@ -220,7 +219,7 @@ def _measured(report: Mapping[str, Any], most: int | None = None) -> list[str]:
     ]
     matches = comparison.matches_document(report)
     published = f"{sum(matches)} of {len(matches)} figures match the published ones."
-    met = comparison.met(report, "expectations are met")
+    met = comparison.met(report, "expectations are met") + (" Not met:" if missed else "")
     parts.append(_list("Expectations", missed, met))
     parts.append(published if matches else "")
     behind = [
@@ -332,30 +331,22 @@ def _where_a_peer_is_better(layouts: Sequence[Report]) -> str:
 
 
 def _list_of_pages(layouts: Sequence[Report], others: Mapping[str, Report]) -> str:
-    """The pages, with the expectations that are not met."""
+    """The pages, with the number of expectations that are met."""
     lines = [_page(report_name(one), _about(one), one) for one in layouts]
     lines += [_page(name, OTHERS[name].removesuffix("."), one) for name, one in others.items()]
-    return "\n\n".join(["## Layouts", bullets(lines)])
+    about = "Each page lists the expectations that are not met."
+    return "\n\n".join(["## Layouts", about, bullets(lines)])
 
 
 def _about(report: Report) -> str:
     """What a layout is."""
     if settings := variants(report):
         return f"{code(report['layout'])} {', and '.join(VARIANTS[one] for one in settings)}"
-    return markdown.described(report["layout"]).headline.removesuffix(".")
+    return markdown.described(report["layout"])[0].removesuffix(".")
 
 
 def _page(name: str, about: str, report: Report) -> str:
-    text = f"[{name}](benchmarks/{name}.md): {about}. {comparison.met(report)}".rstrip()
-    missed = [
-        f"  - {plain(condition)}{_in([scenario for scenario, _ in found])}"
-        for condition, found in comparison.unmet(report).items()
-    ]
-    return "\n".join([text, *missed])
-
-
-def _in(scenarios: Sequence[str]) -> str:
-    return f" ({plain('; '.join(scenarios))})" if any(scenarios) else ""
+    return f"[{name}](benchmarks/{name}.md): {about}. {comparison.met(report)}".rstrip()
 
 
 if __name__ == "__main__":

@@ -151,8 +151,7 @@ def met(report: Mapping[str, Any], what: str = "expectations") -> str:
     """How many expectations are met, as text in which `what` follows; empty without expectations."""
     expectations: Sequence[Mapping[str, Any]] = report.get("expectations", [])
     count = sum(one["met"] for one in expectations)
-    text = f"{count} of {len(expectations)} {what}"
-    return f"{text}{'.' if count == len(expectations) else '. Not met:'}" if expectations else ""
+    return f"{count} of {len(expectations)} {what}." if expectations else ""
 
 
 def unmet(report: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from topologies.layouts import LAYOUTS
@@ -28,38 +26,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> 
     """A table. Its first `left` columns are aligned to the left, the others to the right."""
     alignments = [*["---"] * left, *["---:"] * (len(head) - left)]
     return "\n".join(f"|{'|'.join(row)}|" for row in (head, alignments, *rows))
-
-
-# A column: its heading, the values of a record, and the number of decimals.
-Column = tuple[str, Callable[[Mapping[str, Any]], Iterable[float]], int]
-
-
-def medians_table(
-    head: Sequence[str],
-    rows: Sequence[tuple[Sequence[str], Sequence[Mapping[str, Any]]]],
-    columns: Sequence[Column],
-    left: int,
-) -> str:
-    """A table with a line for the records of each row: its names, and medians with the range of the values.
-
-    Equal values have no range. Columns without values are left out.
-    """
-
-    def cell(values: Sequence[float], digits: int) -> str:
-        if not values:
-            return ""
-        median, least, most = (f"{of(values):.{digits}f}" for of in (statistics.median, min, max))
-        return median if least == most else f"{median} ({least} to {most})"
-
-    found = {
-        heading: [
-            cell([value for one in records for value in values(one)], digits) for _, records in rows
-        ]
-        for heading, values, digits in columns
-    }
-    shown = {heading: cells for heading, cells in found.items() if any(cells)}
-    lines = [[*names, *cells] for (names, _), *cells in zip(rows, *shown.values(), strict=True)]
-    return table([*head, *shown], lines, left)
 
 
 def text(parts: Sequence[str]) -> str:
@@ -99,17 +65,12 @@ OTHERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
-    """A headline, and a paragraph on the reproduced document, with `code` in backticks."""
+def described(layout: str) -> tuple[str, str]:
+    """A layout's headline, and a paragraph on the reproduced document, with `code` in backticks.
 
-    headline: str = ""
-    reproduces: str = ""
-
-
-def described(layout: str) -> Description:
-    """The description of a layout; of another bench, only the headline."""
+    Of another bench, only the headline.
+    """
     if layout not in LAYOUTS:
-        return Description(OTHERS[layout])
-    paragraphs = [" ".join(one.split()) for one in (LAYOUTS[layout].__doc__ or "").split("\n\n")]
-    return Description(paragraphs[0], paragraphs[1])
+        return OTHERS[layout], ""
+    headline, reproduces, *_ = (LAYOUTS[layout].__doc__ or "").split("\n\n")
+    return headline, " ".join(reproduces.split())

@@ -57,14 +57,14 @@ def columns(scenario: Mapping[str, Any], most: int | None = None) -> list[Figure
     return [of for of in known if of in chosen]
 
 
-def figures_table(scenario: Mapping[str, Any], most: int | None = None) -> str:
+def figures_table(scenario: Mapping[str, Any], most: int | None = None, of: str = "") -> str:
     """The medians of the oracle, the peers, and our policies, with at most `most` columns.
 
-    A published figure follows the measured one after a slash.
+    A published figure follows the measured one after a slash. `of`: what rows are, if not contenders.
     """
     contenders, published = scenario["contenders"], scenario.get("published", {})
     counts = {len(found.get("runs", ())) for found in contenders.values()}
-    names = ["contender", "n"] if len(counts) > 1 else [f"n = {max(counts)}"]
+    names = ["contender", "n"] if len(counts) > 1 else [of or f"n = {max(counts)}"]
     shown = columns(scenario, most and most - len(names))
     documented = {name for found in published.values() for name in found}
     heads = [

@@ -18,6 +18,7 @@ from topologies.network.private_ovs import PrivateOvs
 from topologies.reports import markdown
 from topologies.reports.origin import origin
 from topologies.reports.report import machine, rounded
+from topologies.reports.table import figures_table
 from topologies.scale.bed import Bed
 from topologies.scale.measuring import Pace, measure
 
@@ -102,16 +103,6 @@ def _limit_s(bridges: int) -> float:
     return START_LIMIT_S + bridges * EACH_LIMIT_S
 
 
-COLUMNS: Sequence[markdown.Column] = (
-    ("CPU at rest, %", lambda row: [1e2 * row["at_rest"]["cpu_ratio"]], 2),
-    ("resident, MB", lambda row: [row["rss_bytes"] / 1e6], 0),
-    ("poll, ms", lambda row: [1e3 * one for one in [row["at_rest"]["poll_s"]["median"]] if one], 1),
-    ("failover, ms", lambda row: [1e3 * row["failover_s"]["median"]], 0),
-    # A service that has all bridges already attaches none.
-    ("attach, s", lambda row: [row["attach_s"]["median"]] if "attach_s" in row else [], 2),
-    ("start, s", lambda row: [row["start_s"]], 1),
-)
-
 TEXT = """\
 `make bench-scale` runs one service on many bridges of one Open vSwitch, with {ports} patch ports and two uplinks each.
 The policy is `load-based`, which polls once a second. In the last row it is `adaptive`, which polls ten times a
@@ -125,11 +116,26 @@ second.
 
 def section(report: Report) -> list[str]:
     """The parts of the page."""
-    rows = [([str(row["bridges"])], [row]) for row in report["rows"]]
-    rows.append((["1, `adaptive`"], [report["adaptive"]]))
-    table = markdown.medians_table(["bridges"], rows, COLUMNS, left=0)
+    rows = {f"{row['bridges']}": row for row in report["rows"]}
+    found = {
+        name: _figures(row) for name, row in (rows | {"1, adaptive": report["adaptive"]}).items()
+    }
     text = TEXT.format(
         ports=report["adaptive"]["ports_each"], observe_s=report["pace"]["observe_s"]
     )
     failed = f"Not completed: {report['failed']}" if "failed" in report else ""
-    return ["# scale", text, table, failed]
+    return ["# scale", text, figures_table({"contenders": found}, of="bridges"), failed]
+
+
+def _figures(row: Report) -> dict[str, float | None]:
+    """The figures of a row that the page shows."""
+    polled_s = row["at_rest"]["poll_s"]["median"]
+    return {
+        "cpu_at_rest_ratio": row["at_rest"]["cpu_ratio"],
+        "rss_bytes": row["rss_bytes"],
+        "poll_ms": polled_s and 1e3 * polled_s,
+        "scale_failover_ms": 1e3 * row["failover_s"]["median"],
+        # A service that has all bridges already attaches none.
+        "attach_s": row["attach_s"]["median"] if "attach_s" in row else None,
+        "start_s": row["start_s"],
+    }

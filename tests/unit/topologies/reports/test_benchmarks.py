@@ -85,10 +85,10 @@ def test_report_of_a_bench_needs_no_matplotlib() -> None:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_has_a_description(name: str) -> None:
-    found = described(name)
-    assert found.headline[0].isupper() and found.headline.endswith(".")
-    assert found.reproduces.endswith(".")
-    assert "mn --custom" not in found.reproduces
+    headline, reproduces = described(name)
+    assert headline[0].isupper() and headline.endswith(".")
+    assert reproduces.endswith(".")
+    assert "mn --custom" not in reproduces
 
 
 def test_who_carries_nothing_divides_nothing_evenly() -> None:
