@@ -87,7 +87,7 @@ class Rule:
         """What the value is divided by; None: nothing to compare it with ran."""
         if not self.over:
             return 1.0
-        peers = {name: one for name, one in contenders.items() if is_peer(name)}
+        peers = {name: one for name, one in contenders.items() if name in BONDS}
         base = fastest(peers) if self.over == BEST_PEER else self.over
         return max(1.0, contenders[base][self.figure]) if base in contenders else None
 
@@ -95,16 +95,11 @@ class Rule:
         self, place: str, ours: float, contenders: Mapping[str, Figures]
     ) -> Iterator[Expectation]:
         for name, found in contenders.items():
-            if is_peer(name) if self.than == EACH_PEER else name in self.than:
+            if name in (BONDS if self.than == EACH_PEER else self.than):
                 theirs = found[self.figure]
                 both = f"{self.shown.format(ours)} and {self.shown.format(theirs)}"
                 met = ours < theirs or (self.or_equal and ours == theirs)
                 yield Expectation(f"{place} than {name}", both, met)
-
-
-def is_peer(contender: str) -> bool:
-    """Whether a contender is one of Open vSwitch's own bonds."""
-    return contender in BONDS
 
 
 def fastest(contenders: Mapping[str, Figures]) -> str:

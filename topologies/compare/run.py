@@ -276,11 +276,15 @@ def _await_lags(ovs: PrivateOvs, layout: Layout) -> None:
         back_to_back = layout.attributes(layout.far_end(uplink))["role"] == Role.UPLINK
         in_lag = "upstream_vlan" not in layout.attributes(uplink)
         ends += (1 if back_to_back else 2) * in_lag
-    deadline_s = time.monotonic() + LAG_TIMEOUT_S
-    while (found := ovs.run("ovs-appctl", "lacp/show").count("current attached")) < ends:
-        if time.monotonic() > deadline_s:
-            raise RuntimeError(f"LACP has attached {found} of {ends} ends of cables")
-        time.sleep(0.1)
+
+    def attached() -> int:
+        return ovs.run("ovs-appctl", "lacp/show").count("current attached")
+
+    processes.wait_until(
+        lambda: attached() >= ends,
+        LAG_TIMEOUT_S,
+        lambda: f"LACP has attached {attached()} of {ends} ends of cables",
+    )
 
 
 def _await_reachable(layout: Layout, network: Mininet) -> None:

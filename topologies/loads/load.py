@@ -181,16 +181,8 @@ class Load(ABC):
         problem: Callable[[], str],
         interval_s: float = 0.1,
     ) -> None:
-        """Wait until a condition holds.
-
-        Raises:
-            RuntimeError: the load was closed, or the condition did not hold in time, with `problem` as message.
-        """
-        deadline_s = time.monotonic() + timeout_s
-        while not holds():
-            if time.monotonic() > deadline_s:
-                raise RuntimeError(problem())
-            self._pause(interval_s)
+        """Wait until a condition holds. Raises as `processes.wait_until`, or if the load was closed."""
+        processes.wait_until(holds, timeout_s, problem, interval_s, self._pause)
 
     def _pause_until(self, at_s: float) -> None:
         """Sleep until a time since the load's start. Raises as `_pause`."""

@@ -7,7 +7,8 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 # The kernel stops the child if its parent is killed and cannot clean up.
@@ -26,6 +27,25 @@ def run(*command: str, env: Mapping[str, str] | None = None, timeout_s: float = 
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
     return done.stdout
+
+
+def wait_until(
+    holds: Callable[[], object],
+    timeout_s: float,
+    problem: Callable[[], str],
+    interval_s: float = 0.1,
+    sleep: Callable[[float], object] = time.sleep,
+) -> None:
+    """Wait until a condition holds.
+
+    Raises:
+        RuntimeError: it did not in time, with `problem` as message.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(problem())
+        sleep(interval_s)
 
 
 def start(

@@ -23,7 +23,7 @@ from topologies.layouts import LAYOUTS
 from topologies.reports import comparison, markdown, stored
 from topologies.reports import origin as page_origin
 from topologies.reports.comparison import Pair
-from topologies.reports.known_figures import BEFORE_UNIT, figure
+from topologies.reports.known_figures import figure
 from topologies.reports.markdown import (
     OTHERS,
     VARIANTS,
@@ -123,7 +123,7 @@ def pages(directory: Path) -> dict[str, str]:
         source = f"All figures: {raw}, and the `report.md` of a run. Commits: {commits}."
         parts = SECTIONS[name](report) if name in SECTIONS else _layout(report)
         note = _list("Notes", [], notes.get(name, ""))
-        found[f"benchmarks/{name}.md"] = _text([GENERATED, *parts, note, source])
+        found[f"benchmarks/{name}.md"] = markdown.text([GENERATED, *parts, note, source])
     order = [*LAYOUTS, *OTHERS]
     layouts = sorted(
         (one for name, one in reports.items() if name not in OTHERS),
@@ -131,14 +131,14 @@ def pages(directory: Path) -> dict[str, str]:
     )
     others = {name: reports[name] for name in OTHERS if name in reports}
     front_page = [*_front_page(layouts, others), notes.get(FRONT_PAGE, "")]
-    found["benchmarks.md"] = _text([GENERATED, *front_page])
+    found["benchmarks.md"] = markdown.text([GENERATED, *front_page])
     return found
 
 
 def of_bench(report: Mapping[str, Any], pictures: Sequence[str] = ()) -> str:
     """Generate the `report.md` of a bench from its report, with all columns. `pictures` are file names."""
     origin = page_origin.described(page_origin.of_runs(report))
-    return _text(
+    return markdown.text(
         [
             f"# {report_name(report)}",
             markdown.described(report["layout"])[0],
@@ -183,12 +183,6 @@ def main(arguments: Sequence[str]) -> int:
         print(f"benchmarks: {failure}", file=sys.stderr)
         return 1
     return 0
-
-
-def _text(parts: Sequence[str]) -> str:
-    return markdown.text(parts).replace(
-        BEFORE_UNIT, " "
-    )  # an ordinary space, so that the text can be searched
 
 
 def _layout(report: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from topologies.loads.flow_load import CLASSES, PERCENTILES
 MORE, LESS = 1, -1
 # A contender of published runs that knew the size of every flow: neither a peer nor an ovs-lbt policy.
 ORACLE = "oracle"
-THOUSANDS, BEFORE_UNIT = "\N{NARROW NO-BREAK SPACE}", "\N{NO-BREAK SPACE}"
+THOUSANDS = "\N{NARROW NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Figure:
     def with_unit(self, value: float | None) -> str:
         """A value with its unit; empty if there is none."""
         text = self.text(value)
-        return f"{text}{BEFORE_UNIT}{self.unit}" if text and self.unit else text
+        return f"{text} {self.unit}" if text and self.unit else text
 
 
 # How evenly something is divided, which says nothing if nothing was carried.

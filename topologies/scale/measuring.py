@@ -171,12 +171,9 @@ def await_groups(bed: Bed, name: str) -> None:
     Raises:
         RuntimeError: it did not in time.
     """
-    end_s = time.monotonic() + STARTED_TIMEOUT_S
     with SwitchView(bed.management_socket(name)) as view:
-        while not view.groups():
-            if time.monotonic() > end_s:
-                raise RuntimeError(f"the service has installed no groups on {name}")
-            time.sleep(0.2)
+        problem = f"the service has installed no groups on {name}"
+        processes.wait_until(view.groups, STARTED_TIMEOUT_S, lambda: problem, 0.2)
 
 
 def await_idle(service: Service) -> None:

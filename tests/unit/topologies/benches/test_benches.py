@@ -16,7 +16,7 @@ from topologies.benches import PLANS, connections, failures, steering, streams
 from topologies.compare import contenders
 from topologies.compare.contenders import is_ours
 from topologies.compare.figures import Result
-from topologies.compare.plan import Expectation, Options, is_peer
+from topologies.compare.plan import Expectation, Options
 from topologies.compare.run import Scenario
 from topologies.layouts import LAYOUTS
 from topologies.loads.load import Stage
@@ -156,7 +156,7 @@ def test_every_contender_is_known_and_supported(name: str) -> None:
         assert scenario.reachable != scenario.name.startswith("fault")
     main = scenarios[0].contenders
     assert main[0] == contenders.MANUAL
-    assert any(map(is_ours, main)) and any(map(is_peer, main))
+    assert any(map(is_ours, main)) and {*main} & {*contenders.BONDS}
 
 
 @every_bench

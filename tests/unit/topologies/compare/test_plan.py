@@ -12,7 +12,6 @@ from topologies.compare.plan import (
     EACH_PEER,
     Expectation,
     Rule,
-    is_peer,
 )
 from topologies.compare.run import Scenario
 from topologies.reports import known_figures
@@ -24,7 +23,6 @@ def test_every_contender_is_a_policy_a_peer_or_manual() -> None:
     ours = [*OURS, "adaptive+path-check"]
     every = (MANUAL, known_figures.ORACLE, *BONDS, *ours)
     assert [name for name in every if is_ours(name)] == ours
-    assert [name for name in every if is_peer(name)] == list(BONDS)
     assert [name for name in every if known_figures.is_peer(name)] == [MANUAL, *BONDS]
     assert not is_ours("balance-slbdynamic")
 
