@@ -14,8 +14,8 @@ from topologies.graph.layout import Role
 from topologies.graph.ports import own_interface, upstream_interface
 from topologies.loads.load import Load, Outcome, Stage, set_links
 from topologies.loads.pace import Pace
+from topologies.loads.probing import PAYLOAD_BYTES, Datagrams, Flow, FlowResult
 from topologies.loads.probing import PORT as PROBE_PORT
-from topologies.loads.probing import ROLE, Flow, FlowResult, Probes, flow_results, schedule
 from topologies.loads.traffic import HEADERS_BYTES
 from topologies.network.private_network import interface_counters
 from topologies.network.processes import rss_bytes
@@ -53,7 +53,8 @@ class ConnectionsLoad(Load):
         self, stage: Stage, size: int, frames_per_s: float, pace: Pace, new_per_s: int = 0
     ) -> None:
         super().__init__(stage)
-        self._size, self._frames_per_s, self._new_per_s = size, frames_per_s, new_per_s
+        self._size, self._new_per_s = size, new_per_s
+        self._rates_bps = [rate * FRAME_BYTES * 8 for rate in (frames_per_s, new_per_s)]
         self._settled_s, self._opening_s, self._down_s = pace.connections_s
         layout, prefix = stage.layout, stage.prefix
         (self._vm,) = layout.nodes(Role.VM)
@@ -70,34 +71,31 @@ class ConnectionsLoad(Load):
 
     def start(self) -> None:
         """Start the sender."""
-        address = self._stage.layout.address(self._client)
-        rate_bps = self._frames_per_s * FRAME_BYTES * 8
-        ends = [(self._vm, self._client, address, bps) for bps in (rate_bps, 0.0)]
-        plan = schedule(self._stage.host_pids, ends, PORT, FRAME_BYTES - HEADERS_BYTES)
-        kept, new = plan["flows"]
-        kept |= {"connections": self._size, "counted": False}
+        ends = self._vm, self._client, self._stage.layout.address(self._client)
         # None of the new ones is opened twice.
-        new |= {"connections": max(1, self._opened), "port": NEW_PORT}
+        opened = max(1, round(self._new_per_s * self._opening_s))
+        flows = [
+            Flow(*ends, self._rates_bps[0], self._size, counted=False, port=PORT),
+            Flow(*ends, 0.0, opened, port=NEW_PORT),
+        ]
+        payload_bytes = FRAME_BYTES - HEADERS_BYTES
+        self._datagrams = Datagrams(
+            self._programs, self._stage.host_pids, flows, payload_bytes, probes=False
+        )
         self.start_s = time.monotonic() + READY_S
-        span = {"start_s": self.start_s, "end_s": self.start_s + LONGEST_S, "probes": False}
         self._received_before = self._received()
-        self._programs.start(ROLE, {**plan, **span})
+        self._datagrams.start(self.start_s, self.start_s + LONGEST_S)
         self._run(self._measure)
 
     def finish(self) -> Outcome:
         """Wait for the end."""
         self._join("connections", self._left_s() + END_TIMEOUT_S)
-        _, new = flow_results(self._programs.results(ROLE, END_TIMEOUT_S))
+        _, new = self._datagrams.finish().values()
         if self._new_per_s:
             self._figures["opened_per_s"] = new.sent / self._opening_s
             self._figures["new_lost_ratio"] = new.lost / max(1, new.sent)
         received = self._received() - self._received_before
         return Outcome(received, received * 8 / self.load_s, self._figures)
-
-    @property
-    def _opened(self) -> int:
-        """The number of new connections."""
-        return round(self._new_per_s * self._opening_s)
 
     def _measure(self) -> None:
         try:
@@ -115,7 +113,7 @@ class ConnectionsLoad(Load):
                 self._pause(RETURNED_S)
                 self._figures["service_down_lost"] = float(self._cut())
         finally:
-            self._programs.stop(ROLE)
+            self._datagrams.stop()
             self.load_s = time.monotonic() - self.start_s
             self.measured_s = self.steady_s = (0.0, self.load_s)
 
@@ -134,17 +132,17 @@ class ConnectionsLoad(Load):
         """Open new connections, and end the load. Returns the upcalls per second."""
         _, before = self._datapath()
         at_s = time.monotonic() + LOOK_S
-        rates_bps = [rate * FRAME_BYTES * 8 for rate in (self._frames_per_s, self._new_per_s)]
         end_s = at_s + self._opening_s
-        self._programs.order(ROLE, {"at_s": at_s, "end_s": end_s, "rates_bps": rates_bps})
+        self._datagrams.change(at_s, end_s, self._rates_bps)
         self._pause(end_s - time.monotonic())
         _, upcalls = self._datapath()
         return (upcalls - before) / self._opening_s
 
     def _cut(self) -> int:
         """The frames of a probe that are lost when its uplink loses its carrier."""
-        flow = Flow(self._vm, self._probed, self._stage.layout.address(self._probed))
-        probes = Probes(self._programs_of("probes"), self._stage.host_pids, [flow], PROBE_PPS)
+        rate_bps = PROBE_PPS * (PAYLOAD_BYTES + HEADERS_BYTES) * 8
+        flow = Flow(self._vm, self._probed, self._stage.layout.address(self._probed), rate_bps)
+        probes = Datagrams(self._programs_of("probes"), self._stage.host_pids, [flow])
         start_s = time.monotonic() + PROBE_START_S
         # It is stopped earlier.
         probes.start(start_s, start_s + 2 * PROBE_SEEN_TIMEOUT_S + self._down_s)

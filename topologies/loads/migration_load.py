@@ -31,7 +31,7 @@ from topologies.graph.layout import Role
 from topologies.graph.ports import own_interface
 from topologies.loads import probing
 from topologies.loads.load import Load, Outcome, Stage
-from topologies.loads.probing import Flow, FlowResult, Probes
+from topologies.loads.probing import Datagrams, Flow, FlowResult
 from topologies.loads.traffic import REQUEST
 from topologies.network.private_network import process_network
 from topologies.network.private_ovs import PrivateOvs
@@ -263,7 +263,7 @@ class MigrationLoad(Load):
         for vm in self._vms:
             flows.append(Flow(client, vm, layout.address(layout.vnics_of(vm)[0])))
             flows.append(Flow(vm, client, layout.address(client)))
-        self._probes = Probes(self._programs_of("probes"), stage.host_pids, flows)
+        self._probes = Datagrams(self._programs_of("probes"), stage.host_pids, flows)
         self._programs = self._programs_of("memory")
         self._ports: dict[str, VmPort] = {}
         self._migrated: list[dict[str, Any]] = []

@@ -1,20 +1,19 @@
-"""Probe flows between the end systems of a layout, and their loss, duplicates, order and gaps."""
+"""Datagrams between the end systems of a layout, and their loss, duplicates, order and gaps."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
 from topologies.loads.programs import Programs
 from topologies.loads.traffic import HEADERS_BYTES
 
-# The port of the first flow; the others count on from it.
-PORT = 7007
-RATE_PPS = 100.0
-PAYLOAD_BYTES = 8
+# Of probes.
+PORT, PAYLOAD_BYTES = 7007, 8
+RATE_BPS = 100.0 * (PAYLOAD_BYTES + HEADERS_BYTES) * 8
 END_TIMEOUT_S = 10.0
 # The role of the traffic program.
 ROLE = "datagrams"
@@ -22,11 +21,22 @@ ROLE = "datagrams"
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Datagrams from one end system to an address of another, by their names in the layout."""
+    """Datagrams from one end system to an address of another, by their names in the layout.
+
+    Attributes:
+        rate_bps: the rate on the wire.
+        connections: the number of connections that take turns; 0: there is one.
+        counted: whether arrivals are read.
+        port: the destination port; 0: any.
+    """
 
     sender: str
     receiver: str
     address: str
+    rate_bps: float = RATE_BPS
+    connections: int = 0
+    counted: bool = True
+    port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,86 +103,87 @@ def figures(results: Sequence[FlowResult]) -> dict[str, float]:
     }
 
 
-class Probes:
-    """Probe flows between end systems; an instance runs once. `programs` runs them."""
+class Datagrams:
+    """Datagrams between end systems; an instance runs once. `programs` runs them.
+
+    The port of the first flow is `port`, and the others count on from it, if they have none of their own.
+    """
 
     def __init__(
         self,
         programs: Programs,
         host_pids: Mapping[str, int],
         flows: Sequence[Flow],
-        rate_pps: float = RATE_PPS,
+        payload_bytes: int = PAYLOAD_BYTES,
         port: int = PORT,
+        *,
+        probes: bool = True,
     ) -> None:
         self._programs, self._host_pids, self._flows = programs, host_pids, tuple(flows)
-        self._interval_s, self._port = 1 / rate_pps, port
+        self._payload_bytes, self._port, self._probes = payload_bytes, port, probes
+        self._results: list[dict[str, Any]] = []
         self.start_s = self.end_s = 0.0
 
     def start(self, start_s: float, end_s: float) -> None:
-        """Start the probes. They send from `start_s` to `end_s` or `stop`."""
+        """Start the program. It sends from `start_s` to `end_s`, or until an order ends it."""
         self.start_s, self.end_s = start_s, end_s
-        rate_bps = (PAYLOAD_BYTES + HEADERS_BYTES) * 8 / self._interval_s
-        ends = [(one.sender, one.receiver, one.address, rate_bps) for one in self._flows]
-        plan = schedule(self._host_pids, ends, self._port, PAYLOAD_BYTES)
-        span = {"start_s": start_s, "end_s": end_s, "probes": True}
-        self._programs.start(ROLE, {**plan, **span})
+        flows = [
+            {
+                **asdict(one),
+                "sender_pid": self._host_pids[one.sender],
+                "receiver_pid": self._host_pids[one.receiver],
+                "port": one.port or number,
+            }
+            for number, one in enumerate(self._flows, start=self._port)
+        ]
+        span = {"start_s": start_s, "end_s": end_s, "probes": self._probes}
+        self._programs.start(ROLE, {"payload_bytes": self._payload_bytes, "flows": flows, **span})
+
+    def change(self, at_s: float, end_s: float, rates_bps: Sequence[float], **more: object) -> None:
+        """Change the rates at a time. The results begin then."""
+        self.end_s = end_s
+        order = {"at_s": at_s, "end_s": end_s, "rates_bps": list(rates_bps), **more}
+        self._programs.order(ROLE, order)
 
     def stop(self) -> None:
-        """Tell all probes to stop sending."""
+        """Tell the program to stop sending."""
         self.end_s = time.monotonic()
         self._programs.stop(ROLE)
 
     def finish(self) -> dict[Flow, FlowResult]:
-        """Wait for the probes to end and return the result of each flow.
+        """Wait for the end, and return the result of each flow.
 
         Raises:
-            RuntimeError: a probe failed; the message has the end of its log.
+            RuntimeError: the program failed; the message has the end of its log.
         """
         left_s = max(0.0, self.end_s - time.monotonic())
-        results = self._programs.results(ROLE, left_s + END_TIMEOUT_S)
-        found = flow_results(results, self.start_s, self._interval_s)
+        self._results = self._programs.results(ROLE, left_s + END_TIMEOUT_S)["flows"]
+        bits = (self._payload_bytes + HEADERS_BYTES) * 8
+        intervals_s = (bits / one.rate_bps if one.rate_bps else 0.0 for one in self._flows)
+        found = (
+            flow_result(one, self.start_s, interval_s)
+            for one, interval_s in zip(self._results, intervals_s, strict=True)
+        )
         return dict(zip(self._flows, found, strict=True))
 
-
-def schedule(
-    host_pids: Mapping[str, int],
-    ends: Iterable[tuple[str, str, str, float]],
-    first_port: int,
-    payload_bytes: int,
-) -> dict[str, Any]:
-    """The datagrams of flows: each has its sender, receiver, address, and rate on the wire in bit/s."""
-    return {
-        "payload_bytes": payload_bytes,
-        "flows": [
-            {
-                "sender_pid": host_pids[sender],
-                "receiver_pid": host_pids[receiver],
-                "address": address,
-                "port": port,
-                "rate_bps": rate_bps,
-            }
-            for port, (sender, receiver, address, rate_bps) in enumerate(ends, start=first_port)
-        ],
-    }
+    def arrived(self, from_s: float) -> int:
+        """How many have arrived from a time on, including those before a change of rates."""
+        return sum(at_s >= from_s for one in self._results for at_s in one["times_s"])
 
 
-def flow_results(
-    results: Mapping[str, Any], start_s: float = 0.0, interval_s: float = 0.0
-) -> list[FlowResult]:
-    """The result of each flow from the change of its rate on; its datagrams are renumbered from 0.
+def flow_result(found: Mapping[str, Any], start_s: float, interval_s: float) -> FlowResult:
+    """The result of a flow from the change of its rate on; its datagrams are renumbered from 0.
 
     A flow without such a change has begun at `start_s`, and has sent a datagram in each interval.
     """
-    return [
-        FlowResult(
-            sent=one["sent"] - one["first"],
-            start_s=start_s,
-            end_s=start_s + max(0, one["sent"] - one["first"] - 1) * interval_s,
-            arrivals=[
-                (number - one["first"], at_s)
-                for number, at_s in zip(one["numbers"], one["times_s"], strict=True)
-                if number >= one["first"]
-            ],
-        )
-        for one in results["flows"]
-    ]
+    sent = found["sent"] - found["first"]
+    return FlowResult(
+        sent=sent,
+        start_s=start_s,
+        end_s=start_s + max(0, sent - 1) * interval_s,
+        arrivals=[
+            (number - found["first"], at_s)
+            for number, at_s in zip(found["numbers"], found["times_s"], strict=True)
+            if number >= found["first"]
+        ],
+    )

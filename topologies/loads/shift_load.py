@@ -11,7 +11,7 @@ from typing import Any
 from topologies.graph.layout import Role
 from topologies.graph.ports import own_interface, upstream_interface
 from topologies.loads.load import Load, Outcome, Stage, set_links
-from topologies.loads.probing import ROLE, FlowResult, flow_results, schedule
+from topologies.loads.probing import Datagrams, Flow, FlowResult
 from topologies.loads.settling import Reading, placed_s, settle_s
 from topologies.loads.traffic import HEADERS_BYTES, LINGER_S
 from topologies.network.private_network import interface_counters
@@ -55,32 +55,38 @@ class DatagramsLoad(Load):
         self.steady_s = (LEAD_S + watched_s / 2, LEAD_S + watched_s)
         self._vms = stage.layout.nodes(Role.VM)
         self._programs = self._programs_of("datagrams")
+        clients = stage.layout.nodes(Role.CLIENT)
+        receivers = [clients[number % len(clients)] for number, _ in enumerate(self._vms)]
+        flows = [
+            Flow(vm, receiver, stage.layout.address(receiver), rate_bps)
+            for vm, receiver, rate_bps in zip(self._vms, receivers, before_bps, strict=True)
+        ]
+        self._datagrams = Datagrams(
+            *(self._programs, stage.host_pids, flows, PAYLOAD_BYTES, PORT), probes=False
+        )
         self._readings: list[Reading] = []
         # The uplink of each VM before the change.
         self._placement: dict[str, str] = {}
 
     def start(self) -> None:
         """Start the load, wait until the team has placed it, and schedule the change."""
-        self._programs.start(ROLE, self._plan())
+        now_s = time.monotonic()
+        # An order ends it earlier.
+        longest_s = SETTLE_TIMEOUT_S + self._max_wait_s + self.load_s + END_TIMEOUT_S
+        self._datagrams.start(now_s, now_s + longest_s)
         self._placement = self._await_placement()
         time.sleep(random.uniform(0, self._max_wait_s))
         self.start_s = time.monotonic() + READY_S
-        change = {
-            "at_s": self.start_s + self.measured_s[0],
-            "end_s": self.start_s + self.measured_s[1],
-            "rates_bps": self._rates_after(),
-            "after_s": self._delays_s,
-        }
-        self._programs.order(ROLE, change)
+        at_s, end_s = (self.start_s + at_s for at_s in self.measured_s)
+        self._datagrams.change(at_s, end_s, self._rates_after(), after_s=self._delays_s)
         self._run(self._read)
 
     def finish(self) -> Outcome:
         """The figures of the datagrams and of the uplinks from the change on."""
         self._join("uplinks", self._left_s() + END_TIMEOUT_S)
-        results = self._programs.results(ROLE, self._left_s() + END_TIMEOUT_S)
         from_s, to_s = self.measured_s
         span_s = to_s - from_s
-        flows = flow_results(results)
+        flows = [*self._datagrams.finish().values()]
         received = sum(one.received for one in flows)
         offered = sum(one.sent for one in flows)
         layout = self._stage.layout
@@ -92,7 +98,7 @@ class DatagramsLoad(Load):
             "offered_bps": offered * FRAME_BITS / span_s,
         }
         return Outcome(
-            received_bytes=sum(len(one["numbers"]) for one in results["flows"]) * PAYLOAD_BYTES,
+            received_bytes=self._datagrams.arrived(self.start_s) * PAYLOAD_BYTES,
             throughput_bps=received * PAYLOAD_BYTES * 8 / span_s,
             figures=figures,
             details={
@@ -119,20 +125,6 @@ class DatagramsLoad(Load):
     def _is_placed(self, uplinks: Mapping[str, str]) -> bool:
         """Whether the load may change, once this placement is stable."""
         return set(uplinks) == set(self._vms)
-
-    def _plan(self) -> dict[str, Any]:
-        layout = self._stage.layout
-        clients = layout.nodes(Role.CLIENT)
-        receivers = [clients[number % len(clients)] for number, _ in enumerate(self._vms)]
-        ends = zip(
-            *(self._vms, receivers, map(layout.address, receivers), self._before_bps),
-            strict=True,
-        )
-        plan = schedule(self._stage.host_pids, ends, PORT, PAYLOAD_BYTES)
-        # An order ends it earlier.
-        now_s = time.monotonic()
-        longest_s = SETTLE_TIMEOUT_S + self._max_wait_s + self.load_s + END_TIMEOUT_S
-        return {**plan, "start_s": now_s, "end_s": now_s + longest_s, "probes": False}
 
     def _await_placement(self) -> dict[str, str]:
         """Wait for a stable placement, or the timeout. Returns the uplink of each VM."""

@@ -302,7 +302,7 @@ class OutageLoad(StreamLoad):
             probes.append(probing.Flow(flow.sender, flow.receiver, flow.address))
             back = _address(stage.layout, flow.sender)
             probes.append(probing.Flow(flow.receiver, flow.sender, back))
-        self._probes = probing.Probes(self._programs_of("probes"), stage.host_pids, probes)
+        self._probes = probing.Datagrams(self._programs_of("probes"), stage.host_pids, probes)
 
     def start(self) -> None:
         """Start the flows and the probes, and let the links go down and up."""

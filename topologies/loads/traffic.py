@@ -202,11 +202,11 @@ def datagrams(plan: Plan, take_orders: Callable[[], Sequence[Plan]]) -> dict[str
     receiving: dict[socket.socket, Receiving] = {}
     unread = []
     for one, arrivals in zip(plan["flows"], received, strict=True):
-        for number in range(-(-one.get("connections", 1) // SOURCE_PORTS)):
+        for number in range(-(-max(1, one["connections"]) // SOURCE_PORTS)):
             receiver = open_socket(one["receiver_pid"], socket.SOCK_DGRAM)
             receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
             receiver.bind(("", one["port"] + number))
-            if one.get("counted", True):
+            if one["counted"]:
                 receiving[receiver] = arrivals
             else:
                 unread.append(receiver)
@@ -265,7 +265,7 @@ def send_all(
 def _transmitter(flow: Plan) -> Callable[[bytearray], object]:
     """What sends a datagram of a flow: on one connection, or on several in turn."""
     address, port, pid = flow["address"], flow["port"], flow["sender_pid"]
-    if "connections" in flow:
+    if flow["connections"]:
         sender = open_socket(pid, socket.SOCK_RAW, socket.IPPROTO_UDP)
         return lambda payload: sender.sendto(
             in_turn(payload, flow["connections"], port), (address, 0)

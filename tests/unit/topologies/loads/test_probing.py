@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies.loads.probing import Flow, FlowResult, Probes, flow_results
+from topologies.loads.probing import Datagrams, Flow, FlowResult, flow_result
 from topologies.loads.programs import Programs
 
 INTERVAL_S = 0.01
@@ -57,7 +57,7 @@ def test_gaps_are_also_before_the_first_and_after_the_last_arrival() -> None:
 
 def test_datagrams_before_the_rate_changes_do_not_count() -> None:
     one = {"first": 3, "sent": 8, "numbers": [1, 2, 3, 5, 7], "times_s": [0.1, 0.2, 0.3, 0.5, 0.7]}
-    (found,) = flow_results({"flows": [one]}, 5.0, 0.1)
+    found = flow_result(one, 5.0, 0.1)
     assert (found.sent, found.lost) == (5, 2)
     assert found.arrivals == [(0, 0.3), (2, 0.5), (4, 0.7)]
     assert found.start_s == 5.0
@@ -67,10 +67,10 @@ def test_datagrams_before_the_rate_changes_do_not_count() -> None:
 @pytest.mark.system
 def test_probes_end_with_their_results_when_stopped(tmp_path: Path) -> None:
     """Both ends are in this namespace."""
-    flow = Flow("here", "here", "127.0.0.1")
+    flow = Flow("here", "here", "127.0.0.1", 200 * 400)
     with contextlib.closing(Programs(tmp_path, "probes")) as programs:
         port = _free_port()
-        probes = Probes(programs, {"here": os.getpid()}, [flow], 200, port)
+        probes = Datagrams(programs, {"here": os.getpid()}, [flow], port=port)
         probes.start(time.monotonic() + 0.3, time.monotonic() + 60)
         while f":{port:04X} " not in Path("/proc/net/udp").read_text():
             time.sleep(0.01)
@@ -90,7 +90,7 @@ def test_the_error_of_a_failed_probe_has_the_reason(tmp_path: Path) -> None:
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken,
     ):
         taken.bind(("", port))
-        probes = Probes(programs, here, [Flow("here", "here", "127.0.0.1")], 10, port)
+        probes = Datagrams(programs, here, [Flow("here", "here", "127.0.0.1")], port=port)
         probes.start(time.monotonic(), time.monotonic())
         with pytest.raises(RuntimeError, match=r"probes, datagrams: exit status 1;[\s\S]*in use"):
             probes.finish()
