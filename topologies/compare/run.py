@@ -115,13 +115,7 @@ class Observed:
     origin: Mapping[str, Any] = field(default_factory=dict)
 
 
-# Receives each sample and the duration of the load.
-Progress = Callable[[Sample, float], None]
-
-
-def run(
-    scenario: Scenario, contender: Contender, pace: Pace, progress: Progress, repetition: int = 1
-) -> Observed:
+def run(scenario: Scenario, contender: Contender, pace: Pace, repetition: int = 1) -> Observed:
     """Run one contender in its own network and on its own Open vSwitch.
 
     The clean-up is complete even if the run fails or is interrupted.
@@ -135,7 +129,7 @@ def run(
     before = processes.children()
     resources = contextlib.ExitStack()
     try:
-        return _run(scenario, contender, pace, progress, repetition, resources)
+        return _run(scenario, contender, pace, repetition, resources)
     finally:
         with step("clean up", CLEAN_UP_LIMIT_S, "ps, ip link"):
             resources.close()
@@ -147,7 +141,6 @@ def _run(
     scenario: Scenario,
     contender: Contender,
     pace: Pace,
-    progress: Progress,
     repetition: int,
     resources: contextlib.ExitStack,
 ) -> Observed:
@@ -216,7 +209,7 @@ def _run(
         _sleep_until(load.start_s)
         cpu_before_s = {name: processes.cpu_s(pid) for name, pid in pids.items()}
         counters_before = interface_counters()
-        samples = _take_samples(layout, contender, load, progress)
+        samples = _take_samples(layout, contender, load)
         cpu_s = {name: processes.cpu_s(pid) - cpu_before_s[name] for name, pid in pids.items()}
     with step("end the load", LOAD_END_LIMIT_S, "the load's programs: ps"):
         outcome = load.finish()
@@ -246,9 +239,7 @@ def _ends(layout: Layout, network: Mininet, vm: str, uplink: str) -> tuple[str, 
     return interface, network[vm].intfs[0].MAC(), to
 
 
-def _take_samples(
-    layout: Layout, contender: Contender, load: Load, progress: Progress
-) -> list[Sample]:
+def _take_samples(layout: Layout, contender: Contender, load: Load) -> list[Sample]:
     """Take samples until the load ends."""
     names = {own_interface(layout, PREFIX, up): up for up in layout.nodes(Role.UPLINK)}
     moves_before = contender.moves()
@@ -257,14 +248,9 @@ def _take_samples(
         _sleep_until(load.start_s + len(samples) * SAMPLE_INTERVAL_S)
         moves = contender.moves() - moves_before
         at_s, counters = time.monotonic() - load.start_s, interface_counters()
-        sample = Sample(
-            at_s=at_s,
-            sent_bytes={up: counters[name].sent_bytes for name, up in names.items()},
-            received_bytes={up: counters[name].received_bytes for name, up in names.items()},
-            moves=moves,
-        )
-        samples.append(sample)
-        progress(sample, load.load_s)
+        sent = {up: counters[name].sent_bytes for name, up in names.items()}
+        received = {up: counters[name].received_bytes for name, up in names.items()}
+        samples.append(Sample(at_s, sent, received, moves))
     return samples
 
 

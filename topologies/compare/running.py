@@ -14,42 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from topologies.compare import contenders, figures, run
-from topologies.compare.figures import (
-    PerRun,
-    Result,
-    mean_utilization,
-    nothing_more,
-    utilizations,
-)
+from topologies.compare.figures import PerRun, Result, nothing_more
 from topologies.compare.run import Observed, Sample, Scenario
 from topologies.loads.load import Outcome
 from topologies.loads.pace import Pace
 from topologies.reports import origin
 
 SAMPLES = "samples.jsonl"
-PROGRESS_INTERVAL_S = 5.0
-
-
-class Progress:
-    """Progress lines of the current run, on standard error."""
-
-    def __init__(self, place: str, contender: str, capacities_bps: Mapping[str, int]) -> None:
-        self._title = f"{place} {contender:<16}"
-        self._capacities_bps = capacities_bps
-        self._last: Sample | None = None
-
-    def __call__(self, sample: Sample, load_s: float) -> None:
-        """Show a sample of a load of this duration, if the interval has passed."""
-        if self._last is None:
-            self._last = sample
-        if sample.at_s - self._last.at_s < PROGRESS_INTERVAL_S * 0.99:
-            return
-        spans = utilizations([self._last, sample], self._capacities_bps)
-        ratios = mean_utilization(spans, self._last.at_s, sample.at_s)
-        used = "  ".join(f"{uplink} {ratio:4.0%}" for uplink, ratio in ratios.items())
-        line = f"{self._title} {sample.at_s:4.0f}/{load_s:.0f} s  {used}  moves {sample.moves}"
-        print(line, file=sys.stderr, flush=True)
-        self._last = sample
 
 
 class Kept:
@@ -111,8 +82,6 @@ def compare(
     if earlier:
         text = f"kept {len(earlier)} of {len(every)} runs, which --anew repeats"
         _tell(f"{scenario.name}: {text}; running the missing {len(every) - len(earlier)}")
-    capacities_bps = scenario.layout.capacities_bps
-    shown = {up: capacities_bps[up] for up in scenario.layout.sending_uplinks()}
     observed: dict[str, list[Observed]] = {name: [] for name in names}
     measured: dict[int, dict[str, figures.Figures]] = {}
     failures: list[str] = []
@@ -120,10 +89,9 @@ def compare(
         seen = earlier.get((repetition, name))
         if seen is None:
             run_origin = origin.origin(command)
-            place = f"{scenario.name} {number}/{len(every)}"
-            progress = Progress(place, name, shown)
+            _tell(f"{scenario.name} {number}/{len(every)} {name}")
             try:
-                seen = run.run(scenario, scenario.contender(name), pace, progress, repetition)
+                seen = run.run(scenario, scenario.contender(name), pace, repetition)
             except RuntimeError as failure:
                 failures.append(f"{name}: {failure}")
                 _tell(f"\n{scenario.name}: {failures[-1]}")

@@ -140,29 +140,20 @@ def measure(
         await_idle(service)
         took_s = [_attach(bed, name, settings) for name in last]
         bed.attached |= {*last}
-        write_line(
-            f"{len(first)} bridges attached together, {len(last)} by command: {sum(took_s):.1f} s"
-        )
         if took_s:
             row["attach_s"] = _spread(took_s)
     begin_s = time.monotonic()
     with Service(bed.ovs, log) as service:
         status.wait_connected(bridges)
         row["start_s"] = time.monotonic() - begin_s
-        write_line(f"started again, all connected after {row['start_s']:.1f} s")
         time.sleep(pace.settle_s)
         row["at_rest"] = _observe(service, pace.observe_s)
-        decided, polled = _ms(row["at_rest"]["decision_s"]), _ms(row["at_rest"]["poll_s"])
-        used = f"{row['at_rest']['cpu_ratio']:.2%} of a core"
-        write_line(f"at rest: {used}, decision {decided}, poll {polled}")
         row["rss_bytes"] = processes.rss_bytes(service.pid)
         row["threads"] = len([*Path(f"/proc/{service.pid}/task").iterdir()])
-        write_line(f"{row['rss_bytes'] / 1e6:.0f} MB resident, {row['threads']} threads")
         row["scrape"] = _scrape(service)
-        write_line(f"a scrape: {row['scrape']['s']:.2f} s")
-    took = _failovers(bed, bridges, log)
-    write_line("; ".join(f"{name}: {_ms(spread)}" for name, spread in took.items()))
-    return row | took
+        row |= _failovers(bed, bridges, service)
+    write_line(json.dumps(row))
+    return row
 
 
 def await_groups(bed: Bed, name: str) -> None:
@@ -215,19 +206,16 @@ def _observe(service: Service, observe_s: float) -> dict[str, Any]:
     return found
 
 
-def _failovers(bed: Bed, bridges: int, log: Path) -> dict[str, Any]:
+def _failovers(bed: Bed, bridges: int, service: Service) -> dict[str, Any]:
     """The failovers of sampled bridges, and the switch's longest answer during each.
 
     A failover lasts from the switch's notification of the link failure until its groups change.
     """
-    status = NotifySocket(bed.ovs.rundir / "notify")
+    await_idle(service)
     found = []
-    with Service(bed.ovs, log) as service:
-        status.wait_connected(bridges)
-        await_idle(service)
-        for name in sampled(bed, bridges, SAMPLES):
-            found.append(failover(bed, name))
-            time.sleep(CALM_S)
+    for name in sampled(bed, bridges, SAMPLES):
+        found.append(failover(bed, name))
+        time.sleep(CALM_S)
     whole_s, switch_s = (list(values) for values in zip(*found, strict=True))
     return {"failover_s": _spread(whole_s), "failover_switch_s": _spread(switch_s)}
 
@@ -273,10 +261,3 @@ def _spread(values: list[float]) -> dict[str, float]:
         "worst": max(values),
         "count": len(values),
     }
-
-
-def _ms(spread: dict[str, float | None]) -> str:
-    median, worst = spread["median"], spread.get("p99", spread.get("worst"))
-    if median is None or worst is None:
-        return "-"
-    return f"{median * 1e3:.1f} ms ({worst * 1e3:.1f})"

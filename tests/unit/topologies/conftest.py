@@ -15,7 +15,7 @@ from tests.unit.topologies import bench_runs
 from topologies import bench
 from topologies.compare import run
 from topologies.compare.contenders import Contender
-from topologies.compare.run import Observed, Progress, Scenario
+from topologies.compare.run import Observed, Scenario
 from topologies.loads.pace import Pace
 
 # Figures that meet the expectations of the benches that are run.
@@ -58,14 +58,14 @@ class Bench:
         return status
 
     def observe(
-        self, scenario: Scenario, contender: Contender, _: Pace, progress: Progress, repetition: int
+        self, scenario: Scenario, contender: Contender, _: Pace, repetition: int
     ) -> Observed:
         if len(self.made) == self.most:
             raise KeyboardInterrupt
         self.made.append(f"{scenario.name} {contender.name} {repetition}")
         if self.failing in self.made[-1]:
             raise RuntimeError("vm1: no answer")
-        seen = bench_runs.observed(
+        return bench_runs.observed(
             scenario.layout,
             contender.name,
             dict.fromkeys(scenario.layout.sending_uplinks(), 0.5),
@@ -73,9 +73,6 @@ class Bench:
             throughput_bps=self.throughput_bps,
             measured=GOOD,
         )
-        for sample in seen.samples:
-            progress(sample, seen.load_s)
-        return seen
 
     def report(self, layout: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.directory / layout / "report.json").read_text())
