@@ -97,6 +97,8 @@ KNOWN = {
         Figure("spread_cv", "uplinks’ CV", "", 1, 3, LESS),
         Figure("return_cv", "receiving uplinks’ CV", "", 1, 3),
         _rate("stream_mean_bps", "mean of the streams", 0),
+        _rate("sent_bps", "sent", 0),
+        _rate("received_bps", "received", 0),
         Figure("stream_stdev_bps", "stdev of the streams", "Mbit/s", 1e-6, 2, LESS, minor=True),
         _fine_share("stream_cv", "streams’ CV", LESS, comparable=True),
         _fine_share("qos_ratio", "at the required rate", MORE, comparable=True),
@@ -161,41 +163,18 @@ KNOWN = {
         Figure("cpu_s_per_gbit", "CPU time per Gbit", "s", 1, 2, LESS, minor=True),
     )
 }
-# Figures without an entry come before these.
-_LAST = ("cpu_ratio", "cpu_s", "cpu_s_per_gbit")
-_ORDER = {name: place for place, name in enumerate(KNOWN) if name not in _LAST}
+_ORDER = {name: place for place, name in enumerate(KNOWN)}
 
 
 def figure(name: str) -> Figure:
-    """The figure of this name. The suffix of an unknown name determines its unit."""
-    if name in KNOWN:
-        return KNOWN[name]
-    if name.startswith("cpu_s_"):
-        return Figure(name, f"CPU time, {name.removeprefix('cpu_s_')}", "s", 1, 2, 0, minor=True)
-    label = name.replace("_", " ")
-    for suffix, unit, scale, decimals in (
-        ("_bps", "Mbit/s", 1e-6, 1),
-        ("_ms", "ms", 1, 1),
-        ("_s", "s", 1, 1),
-        ("_bytes", "MB", 1e-6, 1),
-        ("_cv", "", 1, 3),
-        ("_ratio", "", 1, 2),
-    ):
-        if name.endswith(suffix):
-            return Figure(name, label.removesuffix(suffix.replace("_", " ")), unit, scale, decimals)
-    if "share" in name.split("_"):
-        return _share(name, label)
-    return Figure(name, label, decimals=2)
+    """The figure of this name. The CPU time of a program, and others without an entry, have no unit."""
+    minor = name.startswith("cpu_s_")
+    return KNOWN.get(name) or Figure(name, name.replace("_", " "), decimals=2, minor=minor)
 
 
 def figures(names: Iterable[str]) -> list[Figure]:
-    """Distinct figures by name, in the order of the tables' columns."""
-    distinct = sorted(set(names))
-    minor = [name for name in distinct if name.startswith("cpu_s_") and name not in KNOWN]
-    last = [name for name in _LAST if name in distinct]
-    other = [name for name in distinct if name not in KNOWN and name not in minor]
-    known = sorted((name for name in distinct if name in _ORDER), key=_ORDER.__getitem__)
-    return [figure(name) for name in (*known, *other, *last, *minor)]
+    """Distinct figures by name, in the order of the tables' columns; those without an entry come last."""
+    return [*map(figure, sorted({*names}, key=lambda name: (_ORDER.get(name, len(KNOWN)), name)))]
 
 
 def number(found: Mapping[str, Any], name: str) -> float | None:

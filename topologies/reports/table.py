@@ -9,7 +9,6 @@ from topologies.reports.comparison import by_kind
 from topologies.reports.known_figures import (
     ORACLE,
     Figure,
-    figure,
     figures,
     measured,
     number,
@@ -97,7 +96,7 @@ def phases_table(report: Mapping[str, Any]) -> str:
     if not phases:
         return ""
     documents = {one["name"]: one for one in report.get("published", {}).get("phases", [])}
-    share, time = figure("uplink_share"), figure("since_start_s")
+    share, time = Figure("share", "", scale=100, decimals=1), Figure("start_s", "", decimals=1)
     uplinks = list(phases[0]["uplink_utilization"])
     lines = []
     for phase in phases:
