@@ -22,7 +22,8 @@ import statistics
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -89,57 +90,44 @@ def may_stop(left_bytes: int, rate_bps: float) -> bool:
     return left_bytes * 8 <= rate_bps * ALLOWED_BLACKOUT_S
 
 
-# Copies a number of pages. Returns the record of the round.
-Copy = Callable[[int], dict[str, Any]]
 # Moves a VM's port. Returns when the port left one bridge, and when it arrived at the other.
 Move = Callable[[str], tuple[float, float]]
 
 
-@contextlib.contextmanager
-def copier(count: int, connect: Callable[[int], socket.socket]) -> Iterator[Copy]:
-    """Open this number of connections, which `connect` opens by their numbers, and copy pages over all of them.
+def copy(connections: Sequence[socket.socket], pages: int) -> dict[str, Any]:
+    """Copy a number of pages over all connections. Returns the record of the round.
 
-    The function in the context copies a number of pages, and returns the record of the round. It raises:
+    Raises:
         OSError: a connection stalled, or the source has closed it.
     """
-    lock, pending_bytes = threading.Lock(), 0
+    start_s, copied_bytes = time.monotonic(), pages * PAGE_BYTES
+    whole, rest_bytes = divmod(copied_bytes, BLOCK_BYTES)
+    blocks = deque([BLOCK_BYTES] * whole + [rest_bytes] * (rest_bytes > 0))
+    with ThreadPoolExecutor(len(connections)) as pool:
+        for _ in pool.map(lambda one: _fetch(one, blocks), connections):
+            pass
+    return {"copied_bytes": copied_bytes, "start_s": start_s, "end_s": time.monotonic()}
 
-    def take() -> int:
-        nonlocal pending_bytes
-        with lock:
-            taken_bytes = min(BLOCK_BYTES, pending_bytes)
-            pending_bytes -= taken_bytes
-        return taken_bytes
 
-    def fetch(connection: socket.socket) -> None:
-        """Request and receive pending pages until none is left."""
-        buffer, due_bytes = bytearray(BLOCK_BYTES), 0
+def _fetch(connection: socket.socket, blocks: deque[int]) -> None:
+    """Request and receive pending blocks until none is left, or another connection has failed."""
+    buffer, due_bytes = bytearray(BLOCK_BYTES), 0
+    try:
         while True:
-            while due_bytes < AHEAD_BYTES and (taken_bytes := take()):
-                connection.sendall(REQUEST.pack(taken_bytes))
-                due_bytes += taken_bytes
+            with contextlib.suppress(IndexError):
+                while due_bytes < AHEAD_BYTES:
+                    taken_bytes = blocks.pop()
+                    connection.sendall(REQUEST.pack(taken_bytes))
+                    due_bytes += taken_bytes
             if not due_bytes:
                 return
             received_bytes = connection.recv_into(buffer, min(due_bytes, BLOCK_BYTES))
             if not received_bytes:
                 raise ConnectionResetError(f"the source closed with {due_bytes} bytes to send")
             due_bytes -= received_bytes
-
-    def copy(pages: int) -> dict[str, Any]:
-        nonlocal pending_bytes
-        start_s, pending_bytes = time.monotonic(), pages * PAGE_BYTES
-        for _ in pool.map(fetch, connections):
-            pass
-        copied_bytes = pages * PAGE_BYTES
-        return {"copied_bytes": copied_bytes, "start_s": start_s, "end_s": time.monotonic()}
-
-    # Connections close before the pool waits for its threads.
-    with ThreadPoolExecutor(count) as pool, contextlib.ExitStack() as resources:
-        connections = [resources.enter_context(connect(number)) for number in range(count)]
-        for connection in connections:
-            connection.settimeout(STALL_TIMEOUT_S)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        yield copy
+    except OSError:
+        blocks.clear()
+        raise
 
 
 def migrate(
@@ -148,24 +136,30 @@ def migrate(
     connect: Callable[[int], socket.socket],
     move: Move,
 ) -> dict[str, Any]:
-    """Migrate one VM. Returns its record, whose times are on the monotonic clock.
+    """Migrate one VM over connections that `connect` opens by their numbers.
 
-    `stopped_s` is when the VM was stopped, during the last one of `rounds`; `copied_s` when all of its
-    memory had arrived; and `moved_s` when `move` had moved its port, which left one bridge at
-    `port_left_s` and arrived at the other at `port_arrived_s`.
+    Returns its record, whose times are on the monotonic clock. `stopped_s` is when the VM was stopped, during
+    the last one of `rounds`; `copied_s` when all of its memory had arrived; and `moved_s` when `move` had
+    moved its port, which left one bridge at `port_left_s` and arrived at the other at `port_arrived_s`.
     """
     start_s, rounds = time.monotonic(), []
     all_pages = pages = settings.memory_bytes // PAGE_BYTES
-    with copier(settings.connections, connect) as copy:
+    with contextlib.ExitStack() as resources:
+        connections = [
+            resources.enter_context(connect(number)) for number in range(settings.connections)
+        ]
+        for connection in connections:
+            connection.settimeout(STALL_TIMEOUT_S)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while True:
-            rounds.append(copy(pages))
+            rounds.append(copy(connections, pages))
             lasted_s = max(1e-6, rounds[-1]["end_s"] - rounds[-1]["start_s"])
             rate_bps = rounds[-1]["copied_bytes"] * 8 / lasted_s
             pages = written_pages(all_pages, lasted_s * settings.dirty_bps / 8 / PAGE_BYTES)
             if may_stop(pages * PAGE_BYTES, rate_bps) or len(rounds) == MAX_ROUNDS:
                 break
         stopped_s = time.monotonic()
-        rounds.append(copy(pages))
+        rounds.append(copy(connections, pages))
         copied_s = time.monotonic()
         left_s, arrived_s = move(vm)
     return {

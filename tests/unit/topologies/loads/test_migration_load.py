@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from topologies.loads import migration_load
-from topologies.loads.migration_load import PAGE_BYTES, Migrations, copier, written_pages
+from topologies.loads.migration_load import PAGE_BYTES, Migrations, copy, written_pages
 from topologies.loads.probing import Flow, FlowResult
 
 Connect = Callable[[int], socket.socket]
@@ -42,22 +42,22 @@ VMS = ["vm1", "vm2", "vm3"]
 
 @pytest.mark.parametrize("connections", [1, 3])
 def test_all_pages_arrive_over_all_connections(connect: Connect, connections: int) -> None:
-    with copier(connections, connect) as copy:
-        assert copy(200)["copied_bytes"] == 200 * PAGE_BYTES
-        assert copy(0)["copied_bytes"] == 0
-        assert copy(7)["copied_bytes"] == 7 * PAGE_BYTES
+    opened = [connect(number) for number in range(connections)]
+    for pages in (200, 0, 7, 32):
+        assert copy(opened, pages)["copied_bytes"] == pages * PAGE_BYTES
+    for one in opened:
+        one.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            one.recv(1)  # all that was requested has been read
+        one.close()
 
 
 def test_a_migration_fails_if_the_source_closes() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def closed(_number: int) -> socket.socket:
-            connection = socket.create_connection(listener.getsockname())
-            listener.accept()[0].close()
-            return connection
-
-        with copier(1, closed) as copy, pytest.raises(OSError, match=r"clos|reset|Broken"):
-            copy(50)
+        connection = socket.create_connection(listener.getsockname())
+        listener.accept()[0].close()
+        with connection, pytest.raises(OSError, match=r"clos|reset|Broken"):
+            copy([connection], 50)
 
 
 def test_every_vm_migrates_with_its_port(connect: Connect) -> None:
