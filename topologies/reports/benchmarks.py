@@ -125,12 +125,8 @@ def pages(directory: Path) -> dict[str, str]:
         note = _list("Notes", [], notes.get(name, ""))
         found[f"benchmarks/{name}.md"] = markdown.text([GENERATED, *parts, note, source])
     order = [*LAYOUTS, *OTHERS]
-    layouts = sorted(
-        (one for name, one in reports.items() if name not in OTHERS),
-        key=lambda one: (order.index(one["layout"]), report_name(one)),
-    )
-    others = {name: reports[name] for name in OTHERS if name in reports}
-    front_page = [*_front_page(layouts, others), notes.get(FRONT_PAGE, "")]
+    names = sorted(reports, key=lambda name: (order.index(reports[name].get("layout", name)), name))
+    front_page = [*_front_page({name: reports[name] for name in names}), notes.get(FRONT_PAGE, "")]
     found["benchmarks.md"] = markdown.text([GENERATED, *front_page])
     return found
 
@@ -235,27 +231,27 @@ def _list(heading: str, items: Sequence[str], text: str = "") -> str:
     return "\n\n".join(part for part in parts if part) if items or text else ""
 
 
-def _front_page(layouts: Sequence[Report], others: Mapping[str, Report]) -> list[str]:
-    """The parts of docs/benchmarks.md, from the reports of layouts and the other reports by name."""
-    known = {report_name(one): one for one in layouts}
-    by_name = {**known, **others}
-    found = ["# Benchmarks", _method(layouts)]
-    rows = [[one.setting, *_cells(one, by_name)] for one in CLAIMS if _has(one, by_name)]
-    if rows:
-        found += ["## Main results", table(["setting", "figure", "ovs-lbt", "bond"], rows, left=4)]
-    if phases := phases_table(known.get(VMWARE, {})):
-        about = "`load-based` repeats the four phases of VMware's published benchmark (n = 1):"
-        found += [f"{about} [{VMWARE}](benchmarks/{VMWARE}.md).", phases]
-    found += [_where_a_peer_is_better(layouts), _list_of_pages(layouts, others)]
-    return found
+def _front_page(reports: Mapping[str, Report]) -> list[str]:
+    """The parts of docs/benchmarks.md, from all reports by name."""
+    rows = [[one.setting, *_cells(one, reports)] for one in CLAIMS if _has(one, reports)]
+    phases = phases_table(reports.get(VMWARE, {}))
+    about = "`load-based` repeats the four phases of VMware's published benchmark (n = 1):"
+    return [
+        *("# Benchmarks", _method([*reports.values()]), "## Main results"),
+        table(["setting", "figure", "ovs-lbt", "bond"], rows, left=4),
+        *([f"{about} [{VMWARE}](benchmarks/{VMWARE}.md).", phases] if phases else []),
+        _where_a_peer_is_better(reports),
+        *("## Layouts", "Each page lists the expectations that are not met."),
+        bullets([_page(name, one) for name, one in reports.items()]),
+    ]
 
 
-def _method(layouts: Sequence[Report]) -> str:
-    environment = layouts[0]["environment"] if layouts else {}
+def _method(reports: Sequence[Report]) -> str:
+    environment = reports[0]["environment"] if reports else {}
     speeds = [
         bps
-        for report in layouts
-        for scenario in report["scenarios"]
+        for report in reports
+        for scenario in report.get("scenarios", ())
         for bps in scenario.get("uplinks", {}).values()
     ]
     return METHOD.format(
@@ -299,10 +295,10 @@ def _cells(claim: Claim, by_name: Mapping[str, Report]) -> list[str]:
     return ["<br>".join(labels), values(claim.ours), values(claim.bonds)]
 
 
-def _where_a_peer_is_better(layouts: Sequence[Report]) -> str:
-    """How many comparisons there are, and those that a peer wins, by layout."""
-    pairs = [(report, one) for report in layouts for one in comparison.against_peers(report)]
-    ranged = [one for _, one in pairs if one.has_ranges]
+def _where_a_peer_is_better(reports: Mapping[str, Report]) -> str:
+    """How many comparisons there are, and those that a peer wins, by page."""
+    pairs = {name: comparison.against_peers(one) for name, one in reports.items()}
+    ranged = [one for some in pairs.values() for one in some if one.has_ranges]
     differ = [one for one in ranged if one.differs]
     peers = sum(one.other_is_better for one in differ)
     text = (
@@ -312,34 +308,20 @@ def _where_a_peer_is_better(layouts: Sequence[Report]) -> str:
         f" not overlap in up to {sum(one.by_chance for one in ranged):.0f} comparisons by chance."
         " Each page lists the figures in which a peer is better, also without a range:"
     )
-    found: dict[str, list[Pair]] = {}
-    for report, one in pairs:
-        if one.other_is_better:
-            found.setdefault(report_name(report), []).append(one)
     lines = []
-    for name, some in found.items():
-        count = f"{len(some)} figures, most in" if len(some) > 1 else "1 figure,"
-        largest = max(some, key=lambda pair: pair.distance)
-        lines.append(f"[{name}](benchmarks/{name}.md): {count} {_beats(largest)}")
+    for name, of_page in pairs.items():
+        if some := [one for one in of_page if one.other_is_better]:
+            count = f"{len(some)} figures, most in" if len(some) > 1 else "1 figure,"
+            largest = max(some, key=lambda pair: pair.distance)
+            lines.append(f"[{name}](benchmarks/{name}.md): {count} {_beats(largest)}")
     return "\n\n".join(["## Where a peer is better", text, bullets(lines)])
 
 
-def _list_of_pages(layouts: Sequence[Report], others: Mapping[str, Report]) -> str:
-    """The pages, with the number of expectations that are met."""
-    lines = [_page(report_name(one), _about(one), one) for one in layouts]
-    lines += [_page(name, OTHERS[name].removesuffix("."), one) for name, one in others.items()]
-    about = "Each page lists the expectations that are not met."
-    return "\n\n".join(["## Layouts", about, bullets(lines)])
-
-
-def _about(report: Report) -> str:
-    """What a layout is."""
+def _page(name: str, report: Report) -> str:
+    """A page, what it is about, and the number of expectations that are met."""
+    about = markdown.described(report.get("layout", name))[0].removesuffix(".")
     if settings := variants(report):
-        return f"{code(report['layout'])} {', and '.join(VARIANTS[one] for one in settings)}"
-    return markdown.described(report["layout"])[0].removesuffix(".")
-
-
-def _page(name: str, about: str, report: Report) -> str:
+        about = f"{code(report['layout'])} {', and '.join(VARIANTS[one] for one in settings)}"
     return f"[{name}](benchmarks/{name}.md): {about}. {comparison.met(report)}".rstrip()
 
 

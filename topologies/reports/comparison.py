@@ -123,7 +123,7 @@ def side(contender: str, found: Mapping[str, Any], of: Figure) -> Side:
 def against_peers(report: Mapping[str, Any]) -> list[Pair]:
     """Our best policy and the best peer in each figure of each scenario."""
     found = []
-    for scenario in report["scenarios"]:
+    for scenario in report.get("scenarios", ()):
         contenders = scenario["contenders"]
         for of in figures(name for one in contenders.values() for name in measured(one)):
             if of.name in REDUNDANT_FIGURES:
