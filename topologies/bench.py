@@ -144,8 +144,20 @@ def _parser() -> argparse.ArgumentParser:
         default="send",
         help="whether the VMs serve the downloads or make them (default: %(default)s)",
     )
-    more = f"; {CAMPAIGN}: as often as in the published campaign, and once with --quick"
-    add_runs(parser, lambda text: text if text == CAMPAIGN else whole_number(text), more)
+    parser.add_argument(
+        *("--repeat", "--runs", "--cuts"),
+        type=lambda text: text if text == CAMPAIGN else whole_number(text),
+        default=1,
+        metavar="N",
+        help=f"run every contender N times and report medians (default: %(default)s); {CAMPAIGN}: as"
+        " often as in the published campaign, and once with --quick; the same command makes only the"
+        " missing runs",
+    )
+    parser.add_argument(
+        "--anew",
+        action="store_true",
+        help="run everything, including runs that an earlier command has completed",
+    )
     # Interrupted runs continue by default. Commands from before that may still have the option.
     parser.add_argument("--resume", action="store_true", help=argparse.SUPPRESS)
     jumps = parser.add_mutually_exclusive_group()
@@ -189,25 +201,6 @@ def add_results(parser: argparse.ArgumentParser) -> None:
         default=Path("out"),
         metavar="DIR",
         help="default: %(default)s",
-    )
-
-
-def add_runs(
-    parser: argparse.ArgumentParser, count: Callable[[str], object], more: str = ""
-) -> None:
-    """Add the options for the number of runs. `more` follows in the help text."""
-    parser.add_argument(
-        *("--repeat", "--runs", "--cuts"),
-        type=count,
-        default=1,
-        metavar="N",
-        help=f"run every contender N times and report medians (default: %(default)s){more};"
-        " the same command makes only the missing runs",
-    )
-    parser.add_argument(
-        "--anew",
-        action="store_true",
-        help="run everything, including runs that an earlier command has completed",
     )
 
 
@@ -276,16 +269,8 @@ def _run_benches(options: argparse.Namespace, command: Sequence[str]) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    if options.layout == CONNECTIONS:
-        sizes, rates = options.sizes, options.rates
-        plans = {
-            CONNECTIONS: connections.plan(
-                connections.SIZES if sizes is None else sizes,
-                connections.RATES if rates is None else rates,
-            )
-        }
-    else:
-        plans = {name: PLANS[name] for name in (LAYOUT_NAMES if options.all else [options.layout])}
+    every = {**PLANS, CONNECTIONS: connections.plan(options.sizes, options.rates)}
+    plans = {name: every[name] for name in (LAYOUT_NAMES if options.all else [options.layout])}
     if seeds := dict.fromkeys(options.seed or range(1, (options.seeds or 0) + 1)):
         plans = {jumps.NAME: plan_of_jumps([*seeds])}
     statuses = []

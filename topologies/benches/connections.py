@@ -28,10 +28,11 @@ LEAST_FRAMES_PER_S = 2000.0
 LOAD_RATIO = 1.4
 
 
-def plan(sizes: Sequence[int], rates: Sequence[int]) -> Plan:
-    """The bench with these numbers of cached connections, and of new ones per second."""
+def plan(sizes: Sequence[int] | None = None, rates: Sequence[int] | None = None) -> Plan:
+    """The bench with these numbers of cached connections, and of new ones per second; None: the usual ones."""
+    cached, new = SIZES if sizes is None else sizes, RATES if rates is None else rates
     return Plan(
-        lambda options: [*_scenarios(sorted({*sizes}), sorted({*rates}), options)],
+        lambda options: [*_scenarios(sorted({*cached}), sorted({*new}), options)],
         real_time=True,
         campaign_runs=9,
     )
