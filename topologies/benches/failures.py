@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from topologies import layouts
 from topologies.compare.contenders import MANUAL, USUAL
-from topologies.compare.figures import Figures, Result, jumbo_ratios
-from topologies.compare.plan import Expectation, Options, Plan, Rule
+from topologies.compare.figures import Figures, jumbo_ratios
+from topologies.compare.plan import Options, Plan, Rule
 from topologies.compare.run import Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.loads.migration_load import MigrationLoad, Migrations
@@ -114,10 +113,6 @@ VMS_RATIO = 0.8
 MEMORY_RATIO = 0.5
 # The rate at which all VMs write memory, as a share of the links' capacity.
 DIRTY_RATIO = 0.16
-LEAST_LACP_SHARE = 0.85
-HALF_SHARES = (0.40, 0.52)
-# Measured shares within this ratio count as equal; the document's shares differ by more.
-SAME_RATIO = 0.98
 MOST_BLACKOUT_MS = 1000.0
 
 
@@ -217,43 +212,9 @@ def _shares(contenders: Iterable[str], share: float) -> dict[str, Figures]:
     return {name: {"share_of_limit": share} for name in contenders}
 
 
-def _in_published_order(_options: Options, results: Sequence[Result]) -> Iterator[Expectation]:
-    """Expect each of the document's modes to be at least as good as the one before it."""
-    by_name = {one.scenario.name: one.medians() for one in results}
-    places = {
-        "switch independent": (TCP, SWITCH_INDEPENDENT),
-        "LACP, TCP": (TCP, LACP),
-        "LACP, SMB": (SMB, LACP),
-        "no team, SMB Multichannel": (MULTICHANNEL, (MANUAL,)),
-    }
-    ran = [
-        [one["share_of_limit"] for name, one in by_name.get(place, {}).items() if name in names]
-        for place, names in places.values()
-    ]
-    if all(ran):
-        shares = [statistics.median(of_mode) for of_mode in ran]
-        in_order = all(b >= SAME_RATIO * a for a, b in itertools.pairwise(shares))
-        yield Expectation(
-            f"in the published order: {', '.join(places)}",
-            ", ".join(f"{share:.3f}" for share in shares),
-            in_order and shares[0] < SAME_RATIO * shares[1],
-        )
-
-
 LIVE_MIGRATION = Plan(
     lambda options: [*_migrations(options)],
     [
-        Rule(
-            "received by one member, half of the team: {:.3f} to {:.3f}".format(*HALF_SHARES),
-            *("share_of_limit", SWITCH_INDEPENDENT, (TCP, SMB)),
-            least=HALF_SHARES[0],
-            most=HALF_SHARES[1],
-        ),
-        Rule(
-            f"share of the team at least {LEAST_LACP_SHARE:.3f}",
-            *("share_of_limit", LACP, (SMB,)),
-            least=LEAST_LACP_SHARE,
-        ),
         Rule(
             f"every VM reachable again within {MOST_BLACKOUT_MS:.0f} ms",
             *("worst_blackout_ms", None, MIGRATIONS),
@@ -263,6 +224,5 @@ LIVE_MIGRATION = Plan(
         Rule("no duplicates", "probe_duplicated", None, MIGRATIONS, most=0.0, shown="{:.0f}"),
         *_survived(UPLINK_FAILS, "uplink"),
     ],
-    lambda options, results: [*_in_published_order(options, results)],
     derived=functools.partial(jumbo_ratios, standard_of={JUMBO: STANDARD}),
 )

@@ -92,7 +92,6 @@ def test_bench_repeats_every_contender_and_reports(fake_bench: Bench) -> None:
     # The baseline comes first.
     for number, name in enumerate(["manual", "dynamic", "balance-tcp"] * 2, 1):
         assert f"eight streams {number}/6 {name}" in fake_bench.err
-    assert "PASS  eight streams, dynamic: total as a share of a link" in fake_bench.out
     directory = fake_bench.directory / "set_vs_lbfo"
     files = [str(directory / name) for name in ("report.json", "report.md")]
     assert fake_bench.out.splitlines()[-2:] == files
@@ -129,10 +128,13 @@ def test_connections_run_with_the_selected_sizes_rates_and_contenders(fake_bench
 
 
 def test_unmet_expectation_fails_with_a_report(fake_bench: Bench) -> None:
-    fake_bench.throughput_bps = 50e6
-    assert fake_bench("set_vs_lbfo --policy set --against none") == 1
-    assert "FAIL  eight streams, set: total as a share of a link" in fake_bench.out
-    assert [one["met"] for one in fake_bench.report("set_vs_lbfo")["expectations"]] == [False]
+    words = "mixed_speed --scenario equal --policy load-based --against"
+    assert fake_bench(f"{words} none") == 0
+    assert "PASS  equal loads, load-based: utilizations within 10% of each" in fake_bench.out
+    assert fake_bench(f"{words} balance-slb") == 1
+    assert "FAIL  equal loads, balance-slb: utilizations not within 10% of each" in fake_bench.out
+    met = [one["met"] for one in fake_bench.report("mixed_speed")["expectations"]]
+    assert met == [True, False]
 
 
 def test_only_selected_scenarios_run(fake_bench: Bench) -> None:
