@@ -100,18 +100,20 @@ def copy(connections: Sequence[socket.socket], pages: int) -> dict[str, Any]:
     Raises:
         OSError: a connection stalled, or the source has closed it.
     """
-    start_s, copied_bytes = time.monotonic(), pages * PAGE_BYTES
-    whole, rest_bytes = divmod(copied_bytes, BLOCK_BYTES)
+    start_s = time.monotonic()
+    whole, rest_bytes = divmod(pages * PAGE_BYTES, BLOCK_BYTES)
     blocks = deque([BLOCK_BYTES] * whole + [rest_bytes] * (rest_bytes > 0))
     with ThreadPoolExecutor(len(connections)) as pool:
-        for _ in pool.map(lambda one: _fetch(one, blocks), connections):
-            pass
+        copied_bytes = sum(pool.map(lambda one: _fetch(one, blocks), connections))
     return {"copied_bytes": copied_bytes, "start_s": start_s, "end_s": time.monotonic()}
 
 
-def _fetch(connection: socket.socket, blocks: deque[int]) -> None:
-    """Request and receive pending blocks until none is left, or another connection has failed."""
-    buffer, due_bytes = bytearray(BLOCK_BYTES), 0
+def _fetch(connection: socket.socket, blocks: deque[int]) -> int:
+    """Request and receive pending blocks until none is left, or another connection has failed.
+
+    Returns the number of bytes.
+    """
+    buffer, due_bytes, copied_bytes = bytearray(BLOCK_BYTES), 0, 0
     try:
         while True:
             with contextlib.suppress(IndexError):
@@ -120,11 +122,12 @@ def _fetch(connection: socket.socket, blocks: deque[int]) -> None:
                     connection.sendall(REQUEST.pack(taken_bytes))
                     due_bytes += taken_bytes
             if not due_bytes:
-                return
+                return copied_bytes
             received_bytes = connection.recv_into(buffer, min(due_bytes, BLOCK_BYTES))
             if not received_bytes:
                 raise ConnectionResetError(f"the source closed with {due_bytes} bytes to send")
             due_bytes -= received_bytes
+            copied_bytes += received_bytes
     except OSError:
         blocks.clear()
         raise

@@ -24,6 +24,12 @@ def test_every_preset_is_a_contender_with_a_default_teaming() -> None:
     assert contenders.by_name("ip-hash/lacp").name == "ip-hash"
 
 
+def test_suffix_sets_the_connection_hash() -> None:
+    found = contenders.by_name("dynamic/lacp+multipath")
+    assert isinstance(found, contenders.Ours)
+    assert found.settings == {"connection-hash": "multipath"}
+
+
 @pytest.mark.parametrize(
     ("name", "form"),
     [
