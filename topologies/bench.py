@@ -115,8 +115,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PEER",
         nargs="+",
         action="extend",
-        help="compare only with these peers: manual, active-backup, balance-slb, balance-slb/1s and"
-        " balance-tcp; none: no peers",
+        help="compare only with these peers: manual, active-backup, balance-slb, balance-slb/1s, balance-tcp,"
+        " and oracle (only flows); none: no peers",
     )
     parser.add_argument(
         "--scenario", metavar="TEXT", help="run only scenarios whose names contain this text"

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from topologies import layouts
-from topologies.compare.contenders import MANUAL, USUAL
+from topologies.compare.contenders import MANUAL, ORACLE, USUAL
 from topologies.compare.figures import (
     Figures,
     Phase,
@@ -304,13 +304,13 @@ def _flows(options: Options) -> Iterator[Scenario]:
             f" uplinks by {ratio:.0%} of what both carry. The most popular VM gets"
             f" {popular:.0%} of them. Small: below"
             f" {SMALL_BYTES // 1000} kB; large: above {LARGE_BYTES // 10**6} MB. Slowdown: the time"
-            " over that on an idle uplink. Chance is different in each run, and the same for every"
-            " contender.",
+            " over that on an idle uplink. The oracle knows the sizes of all flows, and places each"
+            " one as it starts. Chance is different in each run, and the same for every contender.",
             layout=layout,
             load=functools.partial(load, of=of, ratio=ratio),
             contenders=(
                 *(MANUAL, "load-based", OURS, "dynamic", "dynamic/lacp"),
-                *("active-backup", "balance-slb", "balance-tcp"),
+                *("active-backup", "balance-slb", "balance-tcp", ORACLE),
             ),
         )
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from topologies.graph.layout import Layout, Role
+from topologies.loads import flow_plan
 from topologies.loads.pace import Pace
 from topologies.network.private_ovs import PrivateOvs
 from topologies.network.service import Service
@@ -32,6 +33,8 @@ PATH_FAULT = "path-fault"
 # A scrape is up to 1 s old, and the history may have a move before the metrics do.
 OBSERVE_AGAIN_S = 1.25
 MANUAL = "manual"
+# It has the size of every flow, which no team can know: it is neither a peer nor an ovs-lbt policy.
+ORACLE = "oracle"
 # The value of `--against` that excludes every peer.
 NO_PEERS = "none"
 # Open vSwitch's own bonds, by their names in Open vSwitch. balance-tcp needs LACP.
@@ -270,6 +273,37 @@ class Ours(Contender):
         return {"fault_found_s": min(found) - self._checked_at} if found else {}
 
 
+class Oracle(Contender):
+    """Places each flow on the uplink that its load has planned, given the sizes of all flows.
+
+    A flow's destination port encodes its uplink (`topologies.loads.flow_plan`). A group for each uplink
+    sends on this uplink or, if it is down, on the next one. The uplinks are a LAG, so that the upstream
+    switch accepts a VM on all of them.
+    """
+
+    name = ORACLE
+    server_class = TEAMS["lacp"]
+
+    def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
+        for server in teams.servers:
+            ofports = [
+                int(teams.ovs.vsctl("get", "interface", uplink, "ofport"))
+                for uplink in server.uplinks
+            ]
+            for number in range(len(ofports)):
+                order = ofports[number:] + ofports[:number]
+                buckets = ",".join(f"bucket=watch_port:{one},output:{one}" for one in order)
+                group = f"group_id={number + 1},type=fast_failover,{buckets}"
+                self._ofctl(teams.ovs, "add-group", server.name, group)
+                match = f"tcp,tp_src={flow_plan.SERVER_PORT},tp_dst={number}/{hex(flow_plan.PLACES - 1)}"
+                flow = f"priority=100,{match},actions=group:{number + 1}"
+                self._ofctl(teams.ovs, "add-flow", server.name, flow)
+
+    @staticmethod
+    def _ofctl(ovs: PrivateOvs, *arguments: str) -> None:
+        ovs.run("ovs-ofctl", "-O", "OpenFlow13", *arguments)
+
+
 def is_ours(name: str) -> bool:
     """Whether a contender is one of our policies."""
     return name.partition("+")[0].partition("/")[0] in OURS
@@ -284,14 +318,14 @@ def by_name(name: str) -> Contender:
     Raises:
         ValueError: there is no such contender.
     """
-    if name == MANUAL:
-        return Manual()
+    if name in (MANUAL, ORACLE):
+        return Manual() if name == MANUAL else Oracle()
     if name in BONDS:
         return OvsBond(name)
     plain, plus, suffix = name.partition("+")
     policy, slash, teaming = plain.partition("/")
     if policy not in OURS:
-        known = " | ".join((MANUAL, *BONDS, *OURS))
+        known = " | ".join((MANUAL, *BONDS, ORACLE, *OURS))
         raise ValueError(f"contender {name} does not exist; expected {known}")
     if slash and teaming not in FORMS:
         raise ValueError(f"teaming {teaming} does not exist; expected {' | '.join(FORMS)}")
@@ -322,7 +356,7 @@ def select(
         if not isinstance(by_name(name), Ours):
             raise ValueError(f"--policy does not accept {name}; expected {' | '.join(OURS)}")
     for name in peers or ():
-        if name not in (known := (MANUAL, *BONDS, NO_PEERS)):
+        if name not in (known := (MANUAL, *BONDS, ORACLE, NO_PEERS)):
             raise ValueError(f"--against does not accept {name}; expected {' | '.join(known)}")
     ours = None if policies is None else [by_name(name).name for name in policies]
     others = None if peers is None else [name for name in peers if name != NO_PEERS]

@@ -119,6 +119,8 @@ def supported(scenario: Scenario, names: Sequence[str]) -> list[str]:
     found = []
     for name in names:
         problem = contenders.unsupported_reason(scenario.layout, scenario.contender(name))
+        if name == contenders.ORACLE and name not in scenario.contenders:
+            problem = "this load does not plan the uplinks of its flows"
         if problem:
             _tell(f"{scenario.name}: {name} excluded: {problem}")
         else:

@@ -55,7 +55,9 @@ class FlowLoad(Load):
         seed = SEED + stage.repetition - 1
         shares = popularity(len(self._vms), seed)
         self.flows = plan_flows(distribution, load_bps, spans, shares, seed)
-        self._link_bps = max(layout.capacities_bps.values())
+        links_bps = [float(bps) for bps in layout.capacities_bps.values()]
+        self._places = flow_plan.place(self.flows, links_bps)
+        self._link_bps = max(links_bps)
         self._programs = self._programs_of("flows")
 
     def start(self) -> None:
@@ -96,6 +98,9 @@ class FlowLoad(Load):
     def _plan(self) -> dict[str, Any]:
         layout, pids = self._stage.layout, self._stage.host_pids
         servers = [layout.addresses_of(vm)[0] for vm in self._vms]
+        ports = flow_plan.client_ports(
+            [flow.vm % len(self._clients) for flow in self.flows], self._places
+        )
         return {
             "start_s": self.start_s,
             "end_s": self.start_s + self.load_s,
@@ -109,11 +114,11 @@ class FlowLoad(Load):
                 {
                     "start_s": flow.start_s,
                     "client": flow.vm % len(self._clients),
-                    "port": flow_plan.client_port(number),
+                    "port": port,
                     "server": servers[flow.vm],
                     "size_bytes": flow.size_bytes,
                 }
-                for number, flow in enumerate(self.flows)
+                for flow, port in zip(self.flows, ports, strict=True)
             ],
         }
 

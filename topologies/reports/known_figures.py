@@ -7,12 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from topologies.compare.contenders import is_ours
+from topologies.compare.contenders import ORACLE, is_ours
 from topologies.loads.flow_load import CLASSES, PERCENTILES
 
 MORE, LESS = 1, -1
-# A contender of published runs that knew the size of every flow: neither a peer nor an ovs-lbt policy.
-ORACLE = "oracle"
 THOUSANDS = "\N{NARROW NO-BREAK SPACE}"
 
 

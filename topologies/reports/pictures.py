@@ -8,7 +8,7 @@ from pathlib import Path
 
 from matplotlib import pyplot
 
-from topologies.compare.contenders import is_ours
+from topologies.compare.contenders import ORACLE, is_ours
 from topologies.compare.figures import (
     Phase,
     Result,
@@ -114,8 +114,8 @@ def slowdowns(result: Result, directory: Path) -> list[Path]:
             slowdown(Completion(*flow), link_bps) for run in runs for flow in run.outcome.details
         )
         slower = [1 - number / len(found) for number in range(len(found))]
-        style = "-" if is_ours(contender) else "-."
-        colour = COLOURS[place % len(COLOURS)]
+        style = "--" if contender == ORACLE else "-" if is_ours(contender) else "-."
+        colour = EVENT_COLOUR if contender == ORACLE else COLOURS[place % len(COLOURS)]
         axes.plot(found, slower, style, color=colour, linewidth=1.5, label=contender)
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from topologies.compare.contenders import ORACLE
 from topologies.reports.comparison import by_kind
 from topologies.reports.known_figures import (
-    ORACLE,
     Figure,
     figures,
     measured,

@@ -233,6 +233,7 @@ DEVIATIONS = [
     ("flows", WEB, "balance-slb", "slowdown_p99", 9.9, "no higher than balance-slb"),
     ("flows", WEB, "active-backup", "slowdown_p99", 9.9, "no higher than active-backup"),
     ("flows", WEB, "balance-tcp", "slowdown_p99", 2.0, ""),
+    ("flows", WEB, "oracle", "slowdown_p99", 2.0, ""),
     ("flows", WEB, "dynamic", "late_p99_ms", 20.5, "start within 20 ms"),
     ("live_migration", TCP, "dynamic", "worst_blackout_ms", 1001, "reachable again within 1000 ms"),
     ("live_migration", SMB, "dynamic", "probe_duplicated", 1, "dynamic: no duplicates"),

@@ -37,6 +37,7 @@ def test_suffix_sets_the_connection_hash() -> None:
         ("active-backup", BondedServer),
         ("balance-slb/1s", BalanceSlbServer),
         ("balance-tcp", LacpServer),
+        ("oracle", LacpServer),
         ("dynamic", PlainUplinksServer),
         ("dynamic/lacp", LacpServer),
         ("address-hash", LacpServer),
@@ -55,7 +56,8 @@ USUAL = ("manual", "load-based", "dynamic", "dynamic/lacp", "active-backup", "ba
 
 @given(
     st.none() | st.lists(st.sampled_from([*contenders.OURS, "dynamic/lacp", "slb/lacp"])),
-    st.none() | st.lists(st.sampled_from(["manual", *contenders.BONDS, contenders.NO_PEERS])),
+    st.none()
+    | st.lists(st.sampled_from(["manual", "oracle", *contenders.BONDS, contenders.NO_PEERS])),
 )
 def test_selection_has_each_selected_contender_once_and_no_other(
     policies: list[str] | None, peers: list[str] | None
@@ -77,7 +79,7 @@ def test_selection_has_each_selected_contender_once_and_no_other(
     [
         (["balance-slb"], None, r"--policy .* balance-slb; expected originating-port \| "),
         (["manual"], None, "--policy .* manual; expected "),
-        (["oracle"], None, "contender oracle .*; expected "),
+        (["oracle"], None, "--policy .* oracle; expected "),
         (None, ["dynamic"], r"--against .* dynamic; expected manual \| .* \| none"),
         (["ecmp"], None, r"contender ecmp .*; expected manual \| active-backup \| "),
         (["dynamic/mlag"], None, r"teaming mlag .*; expected switch-independent \| lacp"),
@@ -104,6 +106,7 @@ def test_unknown_names_and_peers_as_policies_are_rejected(
         ("manual", "quad_gbe_team", ""),
         ("balance-tcp", "two_switches", "a LAG must end at one switch"),
         ("address-hash", "two_switches", "a LAG must end at one switch"),
+        ("oracle", "two_switches", "a LAG must end at one switch"),
         ("balance-slb", "two_switches", ""),
         ("dynamic", "two_switches", ""),
         ("balance-tcp", "set_vs_lbfo", ""),

@@ -17,11 +17,16 @@ from topologies.graph.layout import Layout, Role
 from topologies.loads.flow_load import Completion, FlowLoad, figures
 from topologies.loads.flow_plan import (
     DATA_MINING,
+    PLACES,
     WEB_SEARCH,
+    FlowPlan,
+    SharedLink,
     SizeDistribution,
+    client_ports,
     flows_for,
     ideal_s,
     offered_bps,
+    place,
     plan_flows,
     popularity,
     wire_bytes,
@@ -67,6 +72,43 @@ def test_wire_bytes_count_headers_of_every_segment() -> None:
 
 
 LINK_BPS = 100e6
+SIZE_BYTES = 1_000_000
+ALONE_S = wire_bytes(SIZE_BYTES) * 8 / LINK_BPS
+plans = st.lists(
+    st.tuples(st.floats(0, 5), st.integers(1, 5_000_000)), min_size=1, max_size=40
+).map(lambda rows: [FlowPlan(start_s, 0, size) for start_s, size in sorted(rows)])
+
+
+def test_flows_that_start_together_share_a_link_equally() -> None:
+    link = SharedLink(LINK_BPS)
+    link.advance(0.0)
+    alone = link.cost(SIZE_BYTES)
+    assert alone == pytest.approx(ALONE_S / ideal_s(SIZE_BYTES, LINK_BPS))
+    link.add(SIZE_BYTES)
+    # Each of the two takes twice as long.
+    assert link.cost(SIZE_BYTES) == pytest.approx(3 * alone)
+    link.advance(ALONE_S / 2)
+    assert link.cost(SIZE_BYTES) == pytest.approx(2 * alone), "half of the first is left"
+    link.advance(ALONE_S)
+    assert link.cost(SIZE_BYTES) == pytest.approx(alone), "the first one has ended"
+
+
+@given(plans)
+@settings(deadline=None)
+def test_flow_costs_at_least_as_much_as_on_an_idle_link(flows: list[FlowPlan]) -> None:
+    busy, idle = SharedLink(LINK_BPS), SharedLink(LINK_BPS)
+    for flow in flows:
+        busy.advance(flow.start_s)
+        idle.advance(flow.start_s)
+        assert busy.cost(flow.size_bytes) >= idle.cost(flow.size_bytes) * (1 - 1e-6)
+        busy.add(flow.size_bytes)
+
+
+def test_large_flows_go_to_different_uplinks_and_small_ones_beside_the_fewest() -> None:
+    flows = [FlowPlan(0.0, 0, 9_000_000), FlowPlan(0.01, 0, 9_000_000)]
+    assert place(flows, [LINK_BPS] * 2) == [0, 1]
+    flows = [FlowPlan(0.0, 0, 9_000_000), *(FlowPlan(0.1 * n, 0, 5_000) for n in range(1, 5))]
+    assert place(flows, [LINK_BPS] * 2) == [0, 1, 1, 1, 1]
 
 
 def _load(directory: Path, layout: Layout, repetition: int = 1) -> FlowLoad:
@@ -84,6 +126,14 @@ def test_flows_are_the_same_for_every_contender_and_others_in_every_run(tmp_path
     assert sorted(one.size_bytes for one in first) == sorted(one.size_bytes for one in second)
     by_vm = [Counter(one.vm for one in planned).most_common() for planned in (first, second)]
     assert by_vm[0][0][0] != by_vm[1][0][0], "another VM is the busiest"
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, PLACES - 1)), max_size=200))
+def test_port_tells_the_place_and_is_not_used_twice(drawn: list[tuple[int, int]]) -> None:
+    clients, places = [client for client, _ in drawn], [place for _, place in drawn]
+    found = client_ports(clients, places)
+    assert [port % PLACES for port in found] == places
+    assert len(set(zip(clients, found, strict=True))) == len(found)
 
 
 def _flows(size_bytes: int, durations_s: list[float]) -> list[Completion]:
