@@ -2,7 +2,7 @@
 #
 #   make demo         the VMware LBT benchmark on a real switch (ARGS=--faithful for 75 %/30 s)
 #   make bench        every benchmark layout with every policy and every peer, as often as for docs/benchmarks.md,
-#                     in about ten hours (ARGS=--quick checks in minutes that it works)
+#                     in about ten hours; reports list differences from it (ARGS=--quick checks in minutes that it works)
 #   make bench-scale  the cost of 1 to 300 bridges on one service, failovers included (ARGS='--bridges 1 10 100')
 #   make bench-replay  how long ovs-lbt replay takes for 64 VM ports, and for a part of them with every poll
 #                     (ARGS='--trace FILE --out FILE')

@@ -292,7 +292,7 @@ def _run_bench(name: str, plan: Plan, options: argparse.Namespace, command: Sequ
     from topologies.compare.plan import Expectation, Options
     from topologies.loads.pace import PACES, in_real_time
     from topologies.loads.web_load import Direction
-    from topologies.reports import benchmarks, report
+    from topologies.reports import benchmarks, comparison, report
 
     pace_ = in_real_time(PACES[options.pace]) if plan.real_time else PACES[options.pace]
     how = Options(pace_, Direction(options.direction))
@@ -333,7 +333,7 @@ def _run_bench(name: str, plan: Plan, options: argparse.Namespace, command: Sequ
     pictures = [*_draw(plan, how, results, directory)]
     read = json.loads(path.read_text())
     names = [one.name for one in pictures if one.suffix == ".png"]
-    summary.write_text(benchmarks.of_bench(read, names))
+    summary.write_text(benchmarks.of_bench(read, comparison.published(read), names))
     print(summary.read_text())
     for one in checked:
         print(f"{'PASS' if one.met else 'FAIL'}  {one.condition}: {one.found}")

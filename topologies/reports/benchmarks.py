@@ -131,14 +131,25 @@ def pages(directory: Path) -> dict[str, str]:
     return found
 
 
-def of_bench(report: Mapping[str, Any], pictures: Sequence[str] = ()) -> str:
-    """Generate the `report.md` of a bench from its report, with all columns. `pictures` are file names."""
+def of_bench(
+    report: Mapping[str, Any],
+    before: Mapping[str, Any] | None = None,
+    pictures: Sequence[str] = (),
+) -> str:
+    """Generate the `report.md` of a bench from its report, with all columns.
+
+    `before` is the published report of the same bench, if there is one. `pictures` are file names.
+    """
     origin = page_origin.described(page_origin.of_runs(report))
     return markdown.text(
         [
             f"# {report_name(report)}",
             markdown.described(report["layout"])[0],
             *_measured(report),
+            _list(
+                "Compared with the published runs",
+                [*comparison.repeated(report, before)] if before else [],
+            ),
             *(f"![{name}]({name})" for name in pictures),
             _list("Origin", [f"{name}: {plain(text)}" for name, text in origin.items()]),
             f"Environment: {plain(json.dumps(report.get('environment', {})))}.",

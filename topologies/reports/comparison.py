@@ -1,4 +1,4 @@
-"""Compares a report's policies with its peers, and with the published document.
+"""Compares a report's policies with its peers, with the published document, and with the published runs.
 
 A median differs if the ranges of the runs do not overlap. That happens by chance, too: if n and m
 runs come from the same distribution, their ranges are disjoint in 2 / C(n + m, n) of all cases.
@@ -7,11 +7,13 @@ runs come from the same distribution, their ranges are disjoint in 2 / C(n + m, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from topologies.compare.contenders import is_ours
+from topologies.reports import stored
 from topologies.reports.known_figures import (
     Figure,
     figure,
@@ -21,7 +23,8 @@ from topologies.reports.known_figures import (
     number,
     repetitions,
 )
-from topologies.reports.markdown import code
+from topologies.reports.markdown import code, plain, report_name
+from topologies.reports.origin import ROOT
 
 # The largest deviation from a published figure that counts as a match.
 MOST_DEVIATION_RATIO = 0.05
@@ -30,6 +33,11 @@ REDUNDANT_FIGURES = (
     *("share_of_limit", "steady_share_of_limit", "share_of_link", "ten_streams_share"),
     *("stream_stdev_bps", "cpu_ratio"),
 )
+
+# The reports of the published runs. Only a checkout has them.
+PUBLISHED = ROOT / "docs" / "results"
+# A derived figure that says the same as this one, which single runs have.
+DERIVED_FROM = {"cpu_ratio": "cpu_s_per_gbit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +172,81 @@ def unmet(report: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
                 scenario, condition = "", one["condition"]
             found.setdefault(condition, []).append((scenario, one["found"]))
     return found
+
+
+def published(report: Mapping[str, Any], directory: Path = PUBLISHED) -> Mapping[str, Any] | None:
+    """The published report of the same layout and settings; None if there is none."""
+    try:
+        found = stored.read(directory / f"{report_name(report)}.json")
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def repeated(report: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str]:
+    """What the comparison with the published runs came to, in sentences, and each figure that differs.
+
+    It compares the figures that the tables show, contender by contender, if the settings are the same.
+    """
+    here, there = report["environment"], before["environment"]
+    paces = [one.get("pace", {}) for one in (here, there)]
+    named = [
+        {"pace": pace.get("name"), "direction": one.get("direction")}
+        for pace, one in zip(paces, (here, there), strict=True)
+    ]
+    if obstacle := _differences(*named) or _differences(*paces):
+        yield plain(f"Not comparable with the published runs: {obstacle}.")
+        return
+    known = {one["name"]: one for one in before["scenarios"]}
+    pairs: list[Pair] = []
+    missing: list[str] = []
+    for scenario in report["scenarios"]:
+        name = scenario["name"]
+        if name not in known or known[name]["limit_bps"] != scenario["limit_bps"]:
+            missing.append(name)
+            continue
+        for contender, found in scenario["contenders"].items():
+            other = known[name]["contenders"].get(contender)
+            if other is None:
+                missing.append(f"{name}, {contender}")
+                continue
+            pairs += [
+                Pair(name, of, side(contender, found, of), side(contender, other, of))
+                for of in _compared(found, other)
+            ]
+    several = [one for one in pairs if one.other.count > 1]
+    different = [one for one in several if one.differs]
+    if several:
+        yield (
+            f"{len(different)} of {len(several)} figures differ from the published ones by more than"
+            f" the ranges of the runs. By chance alone, up to"
+            f" {sum(one.by_chance for one in several):.1f} would."
+        )
+    if single := len(pairs) - len(several):
+        yield f"{single} figures are not compared: they were published from one run."
+    if missing:
+        yield plain(f"Not among the published runs: {'; '.join(missing)}.")
+    machines = ({k: v for k, v in one.items() if k not in named[0]} for one in (here, there))
+    if differences := _differences(*machines):
+        yield plain(f"The machine or its programs differ: {differences}.")
+    for one in different:
+        text, theirs = one.here.text(one.figure), one.other.text(one.figure)
+        yield f"{plain(one.scenario)}: {one.figure.label}: {text}; published {theirs}."
+
+
+def _differences(here: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    """The settings that differ, of those that both have: what is recorded grows over time."""
+    return "; ".join(
+        f"{name} {one}, published {before[name]}"
+        for name, one in here.items()
+        if name in before and one != before[name]
+    )
+
+
+def _compared(found: Mapping[str, Any], other: Mapping[str, Any]) -> list[Figure]:
+    """The figures of the tables that runs of both sides have."""
+    shown = figures(set(measured(found)) & set(measured(other)))
+    wanted = [DERIVED_FROM.get(one.name, one.name) for one in shown if not one.minor]
+    return [
+        of for of in figures(wanted) if repetitions(found, of.name) and repetitions(other, of.name)
+    ]

@@ -105,14 +105,20 @@ def test_bench_repeats_every_contender_and_reports(fake_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "runs"), [("set_vs_lbfo", 3), ("two_switches", 5), ("two_switches --quick", 1)]
+    ("words", "runs", "said"),
+    [
+        ("set_vs_lbfo", 3, ""),
+        ("two_switches", 5, "figures differ from the published ones by more than the ranges"),
+        ("two_switches --quick", 1, "Not comparable with the published runs: pace quick"),
+    ],
 )
-def test_campaign_runs_as_often_as_the_published_one(
-    words: str, runs: int, fake_bench: Bench
+def test_campaign_runs_as_often_as_the_published_one_and_compares(
+    words: str, runs: int, said: str, fake_bench: Bench
 ) -> None:
     fake_bench(f"{words} --repeat campaign --policy load-based")
     contenders = fake_bench.report(words.split()[0])["contenders"]
     assert {len(one["runs"]) for one in contenders.values()} == {runs}
+    assert said in fake_bench.out
 
 
 def test_connections_run_with_the_selected_sizes_rates_and_contenders(fake_bench: Bench) -> None:
