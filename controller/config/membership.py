@@ -166,12 +166,18 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Found
     by_name = {interface.name: interface for interface in row.interfaces}
     if named is None:
         problem = "no uplinks are named, and the bridge does not have exactly one bond"
-        return known.uplinks, [(problem, "expected two or more interface names")]
+        remedy = "expected two or more interface names"
+        if len(known.uplinks) > 1 and by_name.keys() - members_of_bonds(row) >= {*known.uplinks}:
+            remedy = f"to name the previous uplinks: ovs-vsctl {_naming(row, known.uplinks)}"
+        return known.uplinks, [(problem, remedy)]
     wrong = list(_absent(row, named, known))
     unmarked = [n for n in named if n in by_name and not _has(by_name[n], ("role",))]
     vms = {name: what for name in unmarked if (what := _of_a_vm(row, by_name[name]))}
     for name, what in vms.items():
-        wrong.append((f"{name} {what}", f"if it is an uplink: {IS_UPLINK.format(quoted(name))}"))
+        remedy = f"if it is an uplink: {IS_UPLINK.format(quoted(name))}"
+        if name == row.name:
+            remedy = "name the ports that lead to the network"
+        wrong.append((f"{name} {what}", remedy))
     omitted = (n for n in known.uplinks if n in by_name and n not in named)
     left = [name for name in omitted if not _has(by_name[name], VM_RULE_KEYS)]
     for name in left:
@@ -196,9 +202,7 @@ def _absent(row: BridgeRow, named: tuple[str, ...], known: Known) -> Iterator[tu
             port = quoted(name)
             remedy = f"to add it: ovs-vsctl --if-exists del-port {port} -- add-port {bridge} {port}"
         elif len(known.uplinks) > 1 and {*known.uplinks} <= present:
-            uplinks = quoted(f'"{",".join(known.uplinks)}"')
-            keys = f"set bridge {bridge} external_ids:{PREFIX}uplinks={uplinks}"
-            remedy = f"to use the previous uplinks: ovs-vsctl {keys}"
+            remedy = f"to use the previous uplinks: ovs-vsctl {_naming(row, known.uplinks)}"
         else:
             problem += nearest(name, present)
         yield problem, remedy
@@ -319,9 +323,14 @@ def _replacing(
         steps = [_del_port(row, old) for old in places.values() if old in _present(row)]
     if bond is None or PREFIX + "uplinks" in row.external_ids:
         new = {old: name for name, old in places.items()}
-        named = quoted(f'"{",".join(new.get(name, name) for name in uplinks)}"')
-        steps.append(f"set bridge {quoted(row.name)} external_ids:{PREFIX}uplinks={named}")
+        steps.append(_naming(row, [new.get(name, name) for name in uplinks]))
     return f"ovs-vsctl {' -- '.join(steps)}"
+
+
+def _naming(row: BridgeRow, uplinks: Iterable[str]) -> str:
+    """Return the arguments for ovs-vsctl that name the uplinks of a bridge."""
+    named = quoted(f'"{",".join(uplinks)}"')
+    return f"set bridge {quoted(row.name)} external_ids:{PREFIX}uplinks={named}"
 
 
 def _into(row: BridgeRow, bond: PortRow, name: str) -> str:

@@ -114,7 +114,7 @@ class _Reader:
                 *columns.reported(self.row, columns.REFUSED),
                 *multiplied(self.row, names),
                 *returned(self.row, names, teaming != Teaming.SWITCH_INDEPENDENT),
-                *controllers.not_done(self.row, 0 if bond else len(bridge["uplinks"] or ())),
+                *controllers.not_done(self.row, 0 if bond else len(bridge["uplinks"] or names)),
                 *_unspread(vm_ports, bridge["connection-hash"]),
                 *((WAITS,) if self.row.restores_flows else ()),
                 *_unchecked(bridge, teaming, bond is not None),

@@ -51,7 +51,8 @@ ELSEWHERE = {
     **dict.fromkeys(
         (
             "config/membership._absent: ovs-vsctl --if-exists del-port {port} -- add-port {bridge} {port}",
-            "config/membership._absent: ovs-vsctl {keys}",
+            "config/membership._absent: ovs-vsctl {_naming}",
+            "config/membership._plain: ovs-vsctl {_naming}",
             "config/reader: ovs-vsctl --no-wait remove Open_vSwitch . other_config flow-restore-wait",
             "config/reader.multiplied: ovs-vsctl --id=@m get mirror {} -- remove bridge {} mirrors @m",
             "config/settings.report_unread: ovs-vsctl remove {lower} {} {column} {}",

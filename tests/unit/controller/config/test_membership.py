@@ -153,8 +153,11 @@ STORIES = {
         | errors""",
     "an uplink that an operator says is a VM port": """plain uplinks=3 vms=0
         | set uplinks=eth1,eth2 eth3.unit=port | team eth1 eth2 | vms eth3 | errors""",
+    "a bond that is replaced by plain ports": """plain vms=1 | set uplinks= | set :fail_mode=None
+        | errors …to name the previous uplinks: ovs-vsctl set bridge…eth1,eth2… | ask show br0
+        | told …the uplinks will form a loop…ovs-vsctl set-fail-mode br0 secure…""",
     "a list that is taken away": """plain vms=1 | set uplinks= | team eth1 eth2 | vms vnet0
-        | errors Bridge br0 ovs-lbt-uplinks: no uplinks…two or more interface names…""",
+        | errors Bridge br0 ovs-lbt-uplinks: no uplinks…to name the previous uplinks: ovs-vsctl set bridge…eth1,eth2…""",
 }
 
 
@@ -275,10 +278,11 @@ LEGITIMATE = {
 def test_what_seems_to_lead_to_a_vm_is_no_uplink(case: str) -> None:
     made, what = OF_A_VM[case]
     row, named = plain(made), f"eth1,eth2,{made.name}"
-    error = (
-        f"Bridge br0 ovs-lbt-uplinks: {made.name} {what}; if it is an uplink:"
-        f" ovs-vsctl set interface {made.name} external_ids:ovs-lbt-role=active"
-    )
+    role = f"ovs-vsctl set interface {made.name} external_ids:ovs-lbt-role=active"
+    remedy = f"if it is an uplink: {role}"
+    if case == "LOCAL":
+        remedy = "name the ports that lead to the network"
+    error = f"Bridge br0 ovs-lbt-uplinks: {made.name} {what}; {remedy}"
     here = world(unattached(row)).start()
     assert refusal(here.ask("attach", "br0", f"uplinks={named}")) == error
     here = world(row).start()
