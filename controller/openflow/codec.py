@@ -54,6 +54,19 @@ GROUP_KINDS = {ofp.OFPGT_SELECT: "select", **{number: kind for kind, number in G
 AGE, COUNTS = slice(4, 12), slice(32, 48)
 TABLE_AT, TIMEOUT_AND_COOKIE = 2, struct.Struct("!16xH6xQ")
 PACKETS = struct.Struct("!32xQ")
+# The fields for which ovs-ofctl has names of its own.
+OFCTL_NAMES = {
+    "icmpv4_code": "icmp_code",
+    "icmpv4_type": "icmp_type",
+    "ipv4_dst": "nw_dst",
+    "ipv4_src": "nw_src",
+    "ipv6_flabel": "ipv6_label",
+    "ipv6_nd_sll": "nd_sll",
+    "ipv6_nd_target": "nd_target",
+    "ipv6_nd_tll": "nd_tll",
+    "tun_ipv4_dst": "tun_dst",
+    "tun_ipv4_src": "tun_src",
+}
 # The tables in which frames are counted with each reading of all flows.
 COUNTED = TABLES | {Table.DELIVERY}
 
@@ -315,10 +328,18 @@ def decode_flow(flow: Any) -> specs.FlowSpec:
 
 
 def _foreign_flow(flow: Any) -> ForeignFlow:
-    match = ",".join(f"{name}={value}" for name, value in decode_match(flow.match))
+    match = ",".join(
+        f"{OFCTL_NAMES.get(name, name)}={_ofctl_value(value)}"
+        for name, value in decode_match(flow.match)
+    )
     actions = (a for i in flow.instructions for a in getattr(i, "actions", ()))
     groups = {int(a.group_id) for a in actions if isinstance(a, parser.OFPActionGroup)}
     return ForeignFlow(flow.table_id, flow.priority, flow.cookie, match, tuple(sorted(groups)))
+
+
+def _ofctl_value(value: specs.MatchValue) -> str:
+    """Return a field's value, with its mask, if any, in the syntax of ovs-ofctl."""
+    return "/".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def decode_match(match: Any) -> tuple[tuple[str, specs.MatchValue], ...]:

@@ -20,6 +20,7 @@ from controller.config.kept_keys import last_keys
 from controller.config.membership import NO_OFPORT
 from controller.config.reader import WAITS
 from controller.config.rows import PREFIX, BridgeRow
+from controller.config.values import UplinkConfig
 from controller.dataplane.tables import ADDRESSES_PER_PORT_MAX
 from controller.features.flooded import LOOPS_PPS
 from controller.operations import advice
@@ -149,11 +150,10 @@ def _state(about: About) -> Found:
     if bridge.overruling:
         text = (
             f"another program's flows {first_of(bridge.overruling, between=' ')} take precedence over ovs-lbt"
-            " flows, so frames may be lost or duplicated; remove the other program's flows"
+            " flows, so frames may be lost or duplicated; remove the other program's flows, for example:"
+            f" ovs-ofctl -O {controllers.SPOKEN} --strict del-flows {quoted(bridge.config.name)}"
+            f" {quoted(bridge.overruling[0])}"
         )
-        if "(" not in (flow := bridge.overruling[0]):
-            strict = f"ovs-ofctl --strict del-flows {quoted(bridge.config.name)}"
-            text += f", for example: {strict} {quoted(flow)}"
         yield Told.CHECK, WARNING, "overruled", text
     if (flooded_pps := bridge.flooded.pps) >= LOOPS_PPS:
         text = (
@@ -247,10 +247,8 @@ def _ports(about: About) -> Found:
     for uplink in without if untagged else ():
         if len(without) < len(config.uplinks) or not uplink.vlans.takes_tagged:
             found = f"uplink {uplink.name} does not carry untagged frames of {first_of(untagged, between=' ')}"
-            (port,) = (
-                p.name for p in about.row.ports if uplink.name in {i.name for i in p.interfaces}
-            )
-            clear = (f"clear port {quoted(port)} {one}" for one in ("tag", "vlan_mode", "trunks"))
+            port = quoted(_port_of(about, uplink))
+            clear = (f"clear port {port} {one}" for one in ("tag", "vlan_mode", "trunks"))
             text = f"{found}; to carry all VLANs: ovs-vsctl {' -- '.join(clear)}"
             yield LINKS, WARNING, "untagged", text
     if down := [port.name for port in guests if (port.name, "down") in flagged]:
@@ -258,9 +256,16 @@ def _ports(about: About) -> Found:
         yield LINKS, NOTE, "port-down", f"{text} {_set(about, down[0], 'up')}"
 
 
+def _port_of(about: About, uplink: UplinkConfig) -> str:
+    """Return the name of an uplink's port, which is the bond's for a member."""
+    (port,) = (p for p in about.row.ports if uplink.name in {i.name for i in p.interfaces})
+    return port.name
+
+
 def _set(about: About, port: str, flag: str) -> str:
     """Return the command that sets a port flag."""
-    return f"ovs-ofctl mod-port {quoted(about.bridge.config.name)} {quoted(port)} {flag}"
+    bridge = quoted(about.bridge.config.name)
+    return f"ovs-ofctl -O {controllers.SPOKEN} mod-port {bridge} {quoted(port)} {flag}"
 
 
 def _uplinks(about: About) -> Found:
@@ -276,7 +281,8 @@ def _uplinks(about: About) -> Found:
         text = f"uplink {name}: {waiting.pop(name)} on this bridge; to disable spanning tree: {off}"
         yield LINKS, NOTE if working else WARNING, "blocked", text
     for name, waits in waiting.items():
-        text = f"uplink {name}: {waits}; connect it to a forwarding switch port in its network"
+        again = "if its device was created again, remove it from the bridge and add it again"
+        text = f"uplink {name}: {waits}; connect it to a forwarding switch port in its network; {again}"
         yield LINKS, WARNING, "receives-nothing", text, "OvsLbtUplinkDown"
     for uplink in about.bridge.config.absent:
         if uplink.serves and uplink.ofport == NO_OFPORT:
@@ -292,14 +298,7 @@ def _uplinks(about: About) -> Found:
             yield LINKS, WARNING, "silent", text, "OvsLbtUplinkDown"
     for uplink in down:
         if not links.silent(uplink):
-            text = "link is down; check its cable and its upstream switch port"
-            if (port := links.ports.get(uplink.ofport)) and "down" in port.flags:
-                text = f"its device is down; to set it up: {_set(about, uplink.name, 'up')}"
-            elif port and port.silent:
-                restart = f"to restart its link: {_set(about, uplink.name, 'down')}, and then up"
-                text = f"its link is up, but Open vSwitch does not use it; {restart}"
-            gone = uplink.mac is None and "down" in text
-            text = no_device(uplink.name) if gone else f"uplink {uplink.name}: {text}"
+            text = f"uplink {uplink.name}: {_why_down(about, uplink, working)}"
             yield LINKS, WARNING, "uplink-down", text, "OvsLbtUplinkDown"
     for uplink in serving:
         if links.flaps(uplink.name, about.now_s):
@@ -327,6 +326,27 @@ def _uplinks(about: About) -> Found:
     if len(working) == 1 and not any(uplink.blocked for uplink in serving):
         text = f"failover is impossible: {working[0].name} is the only working uplink{use}"
         yield LINKS, WARNING, "no-failover", text, "OvsLbtUplinkDown"
+
+
+def _why_down(about: About, uplink: UplinkConfig, working: Iterable[UplinkConfig]) -> str:
+    """Return why an uplink without a link is down, and how to repair it."""
+    port = about.bridge.links.ports.get(uplink.ofport)
+    if port and port.silent and "down" not in port.flags:
+        restart = f"to restart its link: {_set(about, uplink.name, 'down')}, and then up"
+        return f"its link is up, but Open vSwitch does not use it; {restart}"
+    if uplink.mac is None:
+        return "its device no longer exists; create the device, and then add it to the bridge again"
+    if port is None or "down" not in port.flags:
+        return "link is down; check its cable and its upstream switch port"
+    set_up = f"to set it up: {_set(about, uplink.name, 'up')}"
+    # A renamed device that was added to the bond again has the same address.
+    names = [other.name for other in working if other.mac == uplink.mac]
+    if names and about.bridge.config.on_bond:
+        bond, name = _port_of(about, uplink), quoted(uplink.name)
+        remove = f"ovs-vsctl del-bond-iface {quoted(bond)} {name}"
+        found = f"its device is down, or was renamed to {names[0]}"
+        return f"{found}; if it was renamed: {remove}; or, {set_up}"
+    return f"its device is down; {set_up}"
 
 
 def _paths_and_moves(about: About) -> Found:

@@ -35,6 +35,7 @@ from tests.switch.service import Service
 from tests.switch.systemd import Machine
 from tests.switch.test_invalid_teams import (
     new_cable,
+    renamed_and_added,
     renamed_member,
     renamed_uplink,
     second_bond,
@@ -1050,6 +1051,7 @@ def vm_named_like_an_uplink(bed: Bed) -> None:
     "config/membership.team: ovs-vsctl {added}",
     "config/membership._replacing: ovs-vsctl {join}",
     "config/membership._replacing: ovs-vsctl {join}",
+    "operations/check._why_down: ovs-vsctl del-bond-iface {} {name}",
     "config/membership._strangers: ovs-vsctl {_into}",
     "operations/named._unknown_interface: ovs-lbt check {}",
     "config/membership._strangers: ovs-vsctl {_del_port}",
@@ -1065,6 +1067,8 @@ def invalid_teams(at: Stage) -> Generator[Case]:
         yield Case(shown, behind=f"{at.second}: ")
     with changed(at, ON_PLAIN, renamed_uplink) as shown:
         yield Case(shown, behind=f"{at.second}: ")
+    with changed(at, ON_BOND, renamed_and_added):
+        yield Case(at.checks)
     with changed(at, ON_BOND, third_card) as shown:
         yield Case(shown, behind=f"add it to {at.bed.bond}: ")
     for spec in (ON_BOND, ON_PLAIN):

@@ -151,6 +151,20 @@ BROKEN = {
     "flow of another program": on(
         PLAIN, "ovs-ofctl add-flow br0 priority=60000,arp,actions=drop", found="overruled"
     ),
+    "flow of another program, by address, on a bridge without OpenFlow 1.0": on(
+        BALANCE_SLB,
+        "ovs-vsctl set bridge br0 protocols=OpenFlow13",
+        "ovs-ofctl -O OpenFlow13 add-flow br0 priority=60000,ip,nw_src=192.0.2.0/24,actions=drop",
+        undo="ovs-vsctl clear bridge br0 protocols",
+        found="overruled",
+    ),
+    "port flag on a bridge without OpenFlow 1.0": on(
+        PLAIN,
+        "ovs-vsctl set bridge br0 protocols=OpenFlow13",
+        "ovs-ofctl -O OpenFlow13 mod-port br0 eth1 no-forward",
+        undo="ovs-vsctl clear bridge br0 protocols",
+        found="port-flag",
+    ),
     "unknown uplink": on(
         PLAIN,
         """ovs-vsctl set bridge br0 'external_ids:ovs-lbt-uplinks="eth0,eth9"'""",
@@ -168,6 +182,13 @@ BROKEN = {
         "ovs-vsctl add-br bro -- set bridge bro datapath_type=netdev"
         " -- del-bond-iface bond0 eth1 -- add-port bro eth1",
         undo="ovs-vsctl del-br bro",
+        found="bad-value",
+    ),
+    "a bond replaced by plain ports": on(
+        BALANCE_SLB,
+        "ovs-vsctl del-port br0 bond0 -- add-port br0 eth0 -- add-port br0 eth1",
+        undo="ovs-vsctl del-port eth0 -- del-port eth1 -- add-bond br0 bond0 eth0 eth1 bond_mode=balance-slb"
+        " -- del-fail-mode br0 -- remove bridge br0 external_ids ovs-lbt-uplinks",
         found="bad-value",
     ),
     "BFD on one end": on(PLAIN, "ovs-vsctl set interface eth1 bfd:enable=true", found="silent"),

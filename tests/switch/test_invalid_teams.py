@@ -37,6 +37,11 @@ def renamed_member(bed: Bed) -> None:
     bed.ovs.vsctl("add-port", bed.bridge, rename(bed))
 
 
+def renamed_and_added(bed: Bed) -> None:
+    """The old name stays in the bond, beside the new one."""
+    bed.ovs.vsctl("add-bond-iface", bed.bond, rename(bed))
+
+
 def renamed_uplink(bed: Bed) -> None:
     bed.ovs.vsctl("del-port", bed.bridge, bed.uplinks[1].name)
     bed.ovs.vsctl("add-port", bed.bridge, rename(bed))

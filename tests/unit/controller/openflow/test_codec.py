@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 from typing import Any
 
 import pytest
@@ -132,6 +133,29 @@ def test_flows_of_others_are_told_and_the_default_flow_is_not() -> None:
     by_match = ForeignFlow(0, 0, 9, f"eth_dst={MAC},in_port=1")
     others = (by_match, ForeignFlow(0, 5, 9, "", (7,)))
     assert installed(b"".join(entries))[:3] == ((), others, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (
+            {"eth_type": 0x800, "ipv4_src": ("192.0.2.0", "255.255.255.0")},
+            "nw_src=192.0.2.0/255.255.255.0",
+        ),
+        ({"eth_type": 0x800, "ip_proto": 1, "icmpv4_type": 8}, "icmp_type=8"),
+        (
+            {"eth_type": 0x86DD, "ip_proto": 58, "icmpv6_type": 135, "ipv6_nd_target": "fe80::1"},
+            "nd_target",
+        ),
+        ({"eth_dst": (MAC, MAC)}, f"eth_dst={MAC}/{MAC}"),
+        ({"vlan_vid": (0x1000, 0x1000)}, "vlan_vid=4096/4096"),
+    ],
+)
+def test_flows_of_others_are_told_in_words_of_ovs_ofctl(fields: dict[str, Any], text: str) -> None:
+    (flow,) = installed(somebodys(9, **fields)).foreign
+    assert text in flow.match
+    parsed = ["ovs-ofctl", "parse-flow", f"{flow.match},actions=drop"]
+    assert subprocess.run(parsed, capture_output=True).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,8 @@ FINDINGS = {
         it does not exist on the switch; to see why: ovs-vsctl get interface eth3 error
         | shows eth3 up=False absent=True capacity_bps=500000000.0 | ask show
         | told …eth3 absent… | metric uplink_up{bridge="br0",uplink="eth3"} 0.0""",
+    "an uplink whose device is gone": """bond eth2@mac=None | down eth2
+        | finding uplink-down uplink eth2: its device no longer exists; create the device…""",
     "an uplink without a device before attach": """bond unattached uplinks=3 eth3@ofport=-1
         | check br0 | finds no-device""",
     "too few uplinks with a device before attach": """bond unattached eth2@ofport=-1 | check br0
