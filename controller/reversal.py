@@ -161,8 +161,7 @@ def last_reversal(lines: str) -> str | None:
     ended = [e for e in entries if e["event"] in (Happened.CONFIRMED, Happened.REVERTED)]
     if not ended or ended[-1]["event"] != Happened.REVERTED:
         return None
-    at = datetime.datetime.fromtimestamp(ended[-1]["at"]).strftime("%Y-%m-%d %H:%M:%S")
-    return f"{ended[-1]['why']}, at {at}"
+    return f"{ended[-1]['why']}, at {journal.in_utc(ended[-1]['at'])}"
 
 
 def once(bridge: str) -> int:

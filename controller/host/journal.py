@@ -128,7 +128,7 @@ def answer(path: Path, words: tuple[str, ...], names: history.Names | None = Non
     found = _found(path, query)
     if not found:
         _refuse_unknown(path, query, names or history.Names())
-    return history.render(found, asked.as_json, _clock)
+    return history.render(found, asked.as_json, in_utc)
 
 
 def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> None:
@@ -177,5 +177,6 @@ def _backwards(file: BinaryIO) -> Iterator[bytes]:
         yield rest
 
 
-def _clock(at_s: float) -> str:
+def in_utc(at_s: float) -> str:
+    """Return the date and time in UTC for a time since the epoch."""
     return datetime.datetime.fromtimestamp(at_s, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
