@@ -91,6 +91,12 @@ def test_every_address_is_found_and_no_other(known: Mapping[str, int], other: st
     assert code[-1][0] == 0x06
 
 
+def test_addresses_are_found_where_half_a_filter_is_farther_than_a_conditional_jump_goes() -> None:
+    known = {f"52:54:00:00:{n >> 8:02x}:{n & 0xFF:02x}": n + 1 for n in range(299)}
+    code = htb.program(known.items(), mark=7)
+    assert {mac: executed(code, frame(mac)) & 0xFFFF for mac in known} == known
+
+
 def test_a_full_filter_fits_a_message_of_tc() -> None:
     """16 KiB; an instruction is 8 bytes."""
     scattered = [(f"02:{n & 0xFF:02x}:{n >> 8:02x}:00:{n & 0xFF:02x}:01", 5) for n in range(300)]
