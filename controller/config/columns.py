@@ -23,7 +23,7 @@ Bridge
 different stp_enable=true rstp_enable=true: while the service is down, VM ports stay on an uplink \
 that spanning tree blocks
 different mcast_snooping_enable=true: multicast reaches every VM port in its VLAN, not only group members
-different flood_vlans!=: ovs-lbt learns addresses in these VLANs instead of flooding
+different flood_vlans!=: in these VLANs, ovs-lbt learns addresses instead of flooding
 different .mac-aging-time!=300: learned addresses expire after 300 s
 different .mac-table-size!=8192: the number of learned addresses is limited for each VM port instead
 different .forward-bpdu=true: on a LAG, LACP frames and BPDUs from VMs are not sent to the network

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import textwrap
 from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -19,7 +18,7 @@ from controller.operations.jobs import Doing
 from controller.operations.planning import Basis, Opinion, Proposal, Waiting
 from controller.text.drawing import Column, Look, table_text
 from controller.text.show_view import FALLEN_BACK, NONE_ATTACHED, RATES
-from controller.text.wording import Refused, lines_of, one_of, printable, quoted, shortened
+from controller.text.wording import Refused, lines_of, one_of, printable, quoted, shortened, wrapped
 from policies.model import Uplink
 from policies.presets import PRESETS
 from policies.verdicts import Rest, Standing, WhyAtRest
@@ -120,7 +119,7 @@ def _block(proposal: Proposal) -> list[str]:
     return [
         *lines,
         *([""] if texts and len(lines) > 1 else []),
-        *(w for t in texts for w in _wrap(t)),
+        *(line for text in texts for line in wrapped(printable(text), WIDTH, "  ", "    ")),
     ]
 
 
@@ -309,10 +308,6 @@ def _waits(waiting: Iterable[Waiting]) -> list[str]:
         f"waiting to return from {source} to {target}: {listed(names)} ({why})"
         for (source, target, why), names in ways.items()
     ]
-
-
-def _wrap(text: str) -> list[str]:
-    return textwrap.wrap(printable(text), WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def named_move(moved: Moved) -> str:

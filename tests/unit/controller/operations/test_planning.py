@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -230,6 +231,15 @@ def test_while_flow_counters_are_late_no_load_is_known_and_it_is_said_since_when
         for words in ("plan", "explain vnet0"):
             told = " ".join(done(here.ask(*words.split())).split())
             assert (late in told) is (covered_s == 0.0), told
+
+
+def test_a_command_in_a_plan_stays_on_one_line() -> None:
+    """So it can be pasted into a shell."""
+    row = host("load-based")
+    inner = (replace(p, vlan_mode="dot1q-tunnel") if p.name == "vnet0" else p for p in row.ports)
+    here = world(replace(row, ports=tuple(inner))).start().run_until(20)
+    lines = done(here.ask("plan", "br0")).splitlines()
+    assert any(line.endswith("ovs-vsctl set port vnet0 vlan_mode=access") for line in lines), lines
 
 
 def test_buckets_are_told_by_the_way_they_go() -> None:

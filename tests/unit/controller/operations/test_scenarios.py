@@ -367,7 +367,7 @@ NOT_DONE = (
     (":stp_enable=True", "stp_enable: "),
     (":rstp_enable=True", "rstp_enable: "),
     (":mcast_snooping_enable=True", "mcast_snooping_enable: "),
-    (":flood_vlans=(5,6)", "flood_vlans: ovs-lbt learns addresses"),
+    (":flood_vlans=(5,6)", "flood_vlans: in these VLANs, ovs-lbt learns"),
     (":other_config={'mac-aging-time':'60'}", "other_config:mac-aging-time: "),
 )
 TESTED = [".".join(map(str, release)) for release in advice.RUN_ON]
