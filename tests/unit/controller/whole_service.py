@@ -304,6 +304,9 @@ class Service(Story):
         late = self.is_away or self.switch.holds_answers
         if late or bridge.on_normal or not bridge.installation.ready(self.now_s):
             return
+        if not self.switch.flows:
+            # NORMAL forwards until the first bundle is carried out.
+            return
         up = {port.name: number for number, port in self.switch.ports.items() if port.up}
         vms = self._vm_ports()
         for name, uplink in self.bindings(self.chosen).items():
