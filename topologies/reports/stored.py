@@ -2,14 +2,12 @@
 
     python -m topologies.reports.stored out/NAME/report.json docs/results/NAME.json
 
-What several runs were made by is one entry of `MADE_BY`. The medians of a contender's runs are those of their
-values, and are not kept again. `read` returns the report as it was made, without the figures that no document
-uses.
+A list of records is kept as a record of lists, and what several runs were made by as one entry of `MADE_BY`.
+The medians of a contender's runs are those of their values, and are not kept again. `read` returns the report as it was made, without the figures that no document uses.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import statistics
 import sys
@@ -20,15 +18,20 @@ from typing import Any
 from topologies.reports.known_figures import figure, measured, repetitions
 from topologies.reports.report import rounded
 
-CONTENDERS, RUNS = "contenders", "runs"
+# The keys of a stored list of records: how many there are, and the values of each key.
+COUNT, EACH = "n", "each"
+# A value of a record that does not have the key, and one that all records have.
+ABSENT, ALL = "absent", "all"
+# Texts that several records have: each once, and which of them each record has.
+TEXTS, WHICH = "texts", "which"
+# A record that has records of its own, one for each contender, is kept as it is.
+NESTED = "contenders"
+RUNS = "runs"
 # The list of what runs were made by, and the key of a run's entry.
 MADE_BY, ENTRY = "made_by", "entry"
 SAME_FOR_MANY_RUNS = ("commit", "modified", "changes", "versions", "command")
 LENGTH_OF_DATE = len("2026-01-01T00:00")
-# A run is a line.
-LINE_CHARACTERS = 1000
-# The key of a document that is a list, if it has `MADE_BY`.
-LIST = "list"
+LINE_CHARACTERS = 160
 
 
 def read(path: Path) -> Any:
@@ -40,16 +43,17 @@ def read(path: Path) -> Any:
     """
     document = json.loads(path.read_text())
     made_by = document.pop(MADE_BY, ()) if isinstance(document, dict) else ()
+    document = _unpacked(document)
     for run in _records(document, ENTRY):
         run |= made_by[run.pop(ENTRY)]
     for contenders in _contenders(document):
         contenders |= {name: _medians(found) | found for name, found in contenders.items()}
-    return document[LIST] if made_by and LIST in document else document
+    return document
 
 
 def text(report: Any) -> str:
-    """The text of a stored file, with a line for each figure or run."""
-    found = copy.deepcopy(report)
+    """The text of a stored file, with a line for each figure."""
+    found = _unpacked(_packed(report))  # a copy
     for contenders in _contenders(found):
         for one in contenders.values():
             for name in [name for name, value in _medians(one).items() if one.get(name) == value]:
@@ -63,16 +67,15 @@ def text(report: Any) -> str:
         origin["date"] = origin["date"][:LENGTH_OF_DATE]
         if "load_average" in origin:
             origin["load_average"] = origin["load_average"][:1]  # over the last minute
-    if made_by:
-        found = {MADE_BY: made_by, **(found if isinstance(found, dict) else {LIST: found})}
-    return _lines(found) + "\n"
+    packed = _packed(found)
+    return _lines({MADE_BY: made_by, **packed} if made_by else packed) + "\n"
 
 
 def reduced(report: Mapping[str, Any]) -> dict[str, Any]:
     """A report without its second copy of the first scenario, and without figures that decide nothing."""
-    found = copy.deepcopy(dict(report))
+    found: dict[str, Any] = _unpacked(_packed(report))
     if "scenarios" in found:
-        del found[CONTENDERS]
+        del found[NESTED]
         for contenders in _contenders(found):
             for one in contenders.values():
                 one[RUNS] = [_figures(run) for run in one.get(RUNS, ())]
@@ -106,8 +109,8 @@ def _contenders(document: Any) -> Iterator[dict[str, Any]]:
     """The contenders of each scenario of a report."""
     if isinstance(document, dict):
         for place in (document, *document.get("scenarios", ())):
-            if isinstance(place.get(CONTENDERS), dict):
-                yield place[CONTENDERS]
+            if isinstance(place.get(NESTED), dict):
+                yield place[NESTED]
 
 
 def _figures(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,14 +128,60 @@ def _medians(found: Mapping[str, Any]) -> dict[str, float]:
     return {name: rounded(statistics.median(repetitions(found, name))) for name in names}
 
 
+def _packed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _packed(one) for key, one in value.items()}
+    if not isinstance(value, list):
+        return rounded(value)
+    if len(value) < 2 or not all(isinstance(one, dict) and NESTED not in one for one in value):
+        return [_packed(one) for one in value]
+    keys = dict.fromkeys(key for one in value for key in one)
+    columns = {key: [one.get(key, ABSENT) for one in value] for key in keys}
+    return {COUNT: len(value), EACH: {key: _column(one) for key, one in columns.items()}}
+
+
+def _column(values: list[Any]) -> Any:
+    is_number = isinstance(values[0], int | float) and not isinstance(values[0], bool)
+    same = not is_number and all(one == values[0] for one in values)
+    if same:
+        return {ALL: _packed(values[0])}
+    texts = list(dict.fromkeys(one for one in values if isinstance(one, str)))
+    if all(isinstance(one, str) for one in values) and 2 * len(texts) <= len(values):
+        return {TEXTS: texts, WHICH: [texts.index(one) for one in values]}
+    return _packed(values)
+
+
+def _unpacked(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_unpacked(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() != {COUNT, EACH} or not isinstance(value[EACH], dict):
+        return {key: _unpacked(one) for key, one in value.items()}
+    columns = {key: _values(one, value[COUNT]) for key, one in value[EACH].items()}
+    return [
+        {key: column[n] for key, column in columns.items() if column[n] != ABSENT}
+        for n in range(value[COUNT])
+    ]
+
+
+def _values(column: Any, count: int) -> list[Any]:
+    if isinstance(column, dict) and column.keys() == {TEXTS, WHICH}:
+        return [column[TEXTS][n] for n in column[WHICH]]
+    is_same = isinstance(column, dict) and column.keys() == {ALL}
+    found: list[Any] = [_unpacked(column[ALL])] * count if is_same else _unpacked(column)
+    return found
+
+
 def _lines(value: Any) -> str:
     """JSON in which what fits into a line is one."""
     line = json.dumps(value, ensure_ascii=False)
+    inner = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(value, dict | list) or len(line) <= LINE_CHARACTERS:
         return line
     if isinstance(value, list):
-        has_parts = any(isinstance(one, dict | list) for one in value)
-        return "[\n" + ",\n".join(map(_lines, value)) + "\n]" if has_parts else line
+        has_parts = any(isinstance(one, dict | list) for one in inner)
+        return "[\n" + ",\n".join(map(_lines, inner)) + "\n]" if has_parts else line
     parts = (f"{json.dumps(key, ensure_ascii=False)}: {_lines(one)}" for key, one in value.items())
     return "{\n" + ",\n".join(parts) + "\n}"
 
