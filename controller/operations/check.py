@@ -264,8 +264,8 @@ def _port_of(about: About, uplink: UplinkConfig) -> str:
 
 def _set(about: About, port: str, flag: str) -> str:
     """Return the command that sets a port flag."""
-    bridge = quoted(about.bridge.config.name)
-    return f"ovs-ofctl -O {controllers.SPOKEN} mod-port {bridge} {quoted(port)} {flag}"
+    spoken, bridge = controllers.SPOKEN, about.row.name
+    return f"ovs-ofctl -O {spoken} mod-port {quoted(bridge)} {quoted(port)} {flag}"
 
 
 def _uplinks(about: About) -> Found:

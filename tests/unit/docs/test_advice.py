@@ -58,7 +58,7 @@ ELSEWHERE = {
             "config/settings.report_unread: ovs-vsctl remove {lower} {} {column} {}",
             "operations/check._configuration: ovs-lbt set interface {} {rule}=",
             "operations/check._ports: ovs-vsctl {join}",
-            "operations/check._set: ovs-ofctl -O {SPOKEN} mod-port {bridge} {} {flag}",
+            "operations/check._set: ovs-ofctl -O {spoken} mod-port {} {} {flag}",
             "operations/check._state: ovs-ofctl -O {SPOKEN} --strict del-flows {} {}",
             "operations/check._uplinks: ovs-lbt set interface {name} role=active",
             "operations/check._uplinks: ovs-lbt undrain {}",

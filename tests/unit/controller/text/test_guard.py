@@ -131,7 +131,7 @@ UNQUOTED = {
     "attach.py": ("wanted",),
     "bonds.py": ("bond", "bridge"),
     "check.py": (
-        *("controllers.SPOKEN", "rule", "flag", "name"),
+        *("controllers.SPOKEN", "spoken", "rule", "flag", "name"),
         *("' -- '.join(disabling)", "' -- '.join(clear)"),
     ),
     "confirmations.py": ("UNCONFIRMED",),
@@ -139,8 +139,9 @@ UNQUOTED = {
     "detach.py": ("fault.text",),
     "explain.py": ("bridge",),
     "membership.py": (
-        *("added", "uplinks", "port", "bridge", "keys", "' -- '.join(steps)"),
+        *("added", "uplinks", "port", "bridge", "' -- '.join(steps)"),
         *("_del_port(row, name)", "_del_port(row, other.name)", "_into(row, bond, name)"),
+        "_naming(row, known.uplinks)",
     ),
     "named.py": ("key",),
     "plans.py": ("proposal.plan_id",),
