@@ -184,13 +184,6 @@ BROKEN = {
         undo="ovs-vsctl del-br bro",
         found="bad-value",
     ),
-    "a bond replaced by plain ports": on(
-        BALANCE_SLB,
-        "ovs-vsctl del-port br0 bond0 -- add-port br0 eth0 -- add-port br0 eth1",
-        undo="ovs-vsctl del-port eth0 -- del-port eth1 -- add-bond br0 bond0 eth0 eth1 bond_mode=balance-slb"
-        " -- del-fail-mode br0 -- remove bridge br0 external_ids ovs-lbt-uplinks",
-        found="bad-value",
-    ),
     "BFD on one end": on(PLAIN, "ovs-vsctl set interface eth1 bfd:enable=true", found="silent"),
     "LACP on one end": on(
         LACP,
