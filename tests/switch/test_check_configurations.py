@@ -170,6 +170,9 @@ BROKEN = {
         """ovs-vsctl set bridge br0 'external_ids:ovs-lbt-uplinks="eth0,eth9"'""",
         found="bad-value",
     ),
+    "uplinks that are no longer named": on(
+        PLAIN, "ovs-vsctl remove bridge br0 external_ids ovs-lbt-uplinks", found="bad-value"
+    ),
     "uplink on another bridge": on(
         PLAIN,
         "ovs-vsctl add-br bro -- set bridge bro datapath_type=netdev -- del-port eth1"
