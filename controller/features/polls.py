@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from controller.api.engine_commands import Command, Observe
-from controller.api.events import UNSUPPORTED, PortCounters, PortStatsRead, Sample, UnitCountersRead
+from controller.api.events import UNSUPPORTED, PortStatsRead, Sample, UnitCountersRead
 from controller.features.feature import Feature, Timer
 from controller.features.flooded import Flooded
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
@@ -108,8 +108,8 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
             self.bridge.links.forget_received()
             return
         counters = ((u.name, self.bridge.loads.counters.get(u.ofport)) for u in self.config.uplinks)
-        found = {name: port for name, port in counters if port is not None}
-        received = {n: _received(p) for n, p in found.items() if p.rx_packets != UNSUPPORTED}
+        found = {name: port.rx_packets for name, port in counters if port is not None}
+        received = {name: count for name, count in found.items() if count != UNSUPPORTED}
         self.bridge.links.receive(received, probed=self.bridge.checks_paths)
 
     def _take_units(
@@ -212,14 +212,6 @@ def _whole(sample: Sample) -> Sample:
         tx_bytes=_with(sample.tx_bytes, sample.tx_packets),
         rx_bytes=_with(sample.rx_bytes, sample.rx_packets),
     )
-
-
-def _received(port: PortCounters) -> int:
-    """Return how many frames Open vSwitch received on a port.
-
-    If a device was created again, Linux drops its frames until the port is added again.
-    """
-    return port.rx_packets - (port.rx_dropped if port.rx_dropped != UNSUPPORTED else 0)
 
 
 def _with(counted: float | None, packets: int) -> float | None:
