@@ -66,8 +66,8 @@ QUIET_S = 30.0
 MOVES_MAX, MOVES_WITHIN_S = 4, 180.0
 MOVED = re.compile(r"(\S+): (\S+): (\S+) -> (\S+) \((\w+)\)$")
 # What the service keeps of a bridge with a few VMs, in objects of Python. Samples of the buckets of a hash
-# are 25,000 of them, for as long as a hash is used.
-OBJECTS_MAX = 50_000
+# are up to 34,000 of them (256 buckets, 33 samples each), for as long as a hash is used.
+OBJECTS_MAX = 60_000
 Frame = Mapping[str, int]
 
 
