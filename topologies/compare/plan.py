@@ -35,6 +35,7 @@ class Rule:
         where: the scenarios; empty: all of them.
         least: the lowest value that meets the condition.
         most: the highest one.
+        below: the value must be less than this.
         shown: the format of values.
         missing: the value of a contender without the figure; None leaves such a contender out.
         worst_run: judge the highest value of all runs instead of the median.
@@ -49,6 +50,7 @@ class Rule:
     where: Collection[str] = ()
     least: float = -math.inf
     most: float = math.inf
+    below: float = math.inf
     shown: str = "{:.3f}"
     missing: float | None = None
     worst_run: bool = False
@@ -80,7 +82,7 @@ class Rule:
                 base = self._base(contenders)
                 if base is not None:
                     value /= base
-                    met = self.least <= value <= self.most
+                    met = self.least <= value <= self.most and value < self.below
                     yield Expectation(place, self.shown.format(value), met)
 
     def _base(self, contenders: Mapping[str, Figures]) -> float | None:

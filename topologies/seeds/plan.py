@@ -78,7 +78,7 @@ def plan(seeds: Sequence[int]) -> Plan:
             ),
             Rule(
                 *("without a jump, less than 0.01% is lost", "loss_ratio", (OURS,), (CONTROLS,)),
-                most=0.0001,
+                below=0.0001,
                 shown="{:.4%}",
                 worst_run=True,
             ),
