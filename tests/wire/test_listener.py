@@ -198,8 +198,8 @@ def test_reset_connections_do_not_block_bridges(directory: Path) -> None:
         began_s = time.monotonic()
         assert is_refused(service.caller(directory / f"{number}", 1000))
         took_s.append(time.monotonic() - began_s)
-    # The kernel of a busy machine sends a lost SYN again after 1 s.
-    assert statistics.median(took_s) < 1.0
+    # The kernel of a busy machine sends a lost SYN again after 1 s, so one may take longer.
+    assert statistics.median(took_s) < 1.0 and max(took_s) < 4.0
     attacker.kill()
     attacker.wait()
     service.told()

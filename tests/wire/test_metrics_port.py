@@ -20,8 +20,8 @@ from controller.metrics import scrapes
 HOST = "127.0.0.1"
 TEXT = b"up 1\n" * 20_000
 CLIENTS = 16
-# The median of scrapes: the kernel of a busy machine sends a lost SYN again after 1 s.
-WITHOUT_PAUSE_S = 1.0
+# What most scrapes take. The kernel of a busy machine sends a lost SYN again after 1 s, so one may take longer.
+WITHOUT_PAUSE_S, AT_MOST_S = 1.0, 4.0
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_slow_clients_keep_nobody_out(port: int, count: int) -> None:
         took_s = [scrape(port) for _ in range(3)]
     for caller in hung:
         caller.close()
-    assert max(took_s) < 4.0
+    assert max(took_s) < AT_MOST_S
 
 
 @pytest.mark.system
@@ -115,7 +115,7 @@ def test_connections_that_are_reset_cost_no_pause(port: int, said: bytes) -> Non
     with attackers(reset, count=4):
         time.sleep(0.5)
         took_s = [scrape(port) for _ in range(5)]
-    assert statistics.median(took_s) < WITHOUT_PAUSE_S
+    assert statistics.median(took_s) < WITHOUT_PAUSE_S and max(took_s) < AT_MOST_S
 
 
 @pytest.mark.system
@@ -132,7 +132,7 @@ def test_connections_that_send_nothing_are_not_taken(port: int) -> None:
         took_s = [scrape(port) for _ in range(5)]
     for caller in silent:
         caller.close()
-    assert statistics.median(took_s) < WITHOUT_PAUSE_S
+    assert statistics.median(took_s) < WITHOUT_PAUSE_S and max(took_s) < AT_MOST_S
 
 
 @pytest.mark.system
@@ -168,7 +168,7 @@ def test_greedy_clients_cost_little(port: int, made: list[float]) -> None:
         time.sleep(3.0)
         took_s = scrape(port)
     span_s = time.monotonic() - begun_s
-    assert took_s < 4.0
+    assert took_s < AT_MOST_S
     # The attackers are threads of this process, too.
     assert len(answered) <= span_s / scrapes.PACE_S + CLIENTS
     assert len(made) <= span_s / scrapes.FRESH_S + 1
