@@ -9,8 +9,8 @@ result go to out/ovs/VERSION.
 `kernel`: tests on the kernel's datapath: on this machine's kernel, or on the distribution's in QEMU. Logs
 and a result go to out/kernel.
 
-`all`: everything, in parts of minutes. Those that passed before do not run again, if nothing has changed since
-but docs/results/all. Logs, results and a page go to out/all.
+`all`: everything, in parts of minutes. Those that passed before do not run again, if nothing that they read
+has changed since. Logs, results and a page go to out/all.
 
 `publish`: such results as docs/results/releases, and the table of docs/releases.md again; those of `all`
 (out/all/state.json) and their page as docs/results/all, from which another checkout goes on.
@@ -251,8 +251,12 @@ def _everything(options: argparse.Namespace) -> int:
     state = out / everything.STATE
     earlier, took_s = everything.read(CHECKOUT / everything.RESULTS / everything.STATE, state)
     again = {part.name for part in wanted} if options.again else set()
-    found = {one["name"]: one for one in earlier if everything.counts(one, CHECKOUT)}
-    found = {name: one for name, one in found.items() if name not in again}
+    known = {part.name: part for part in all_parts if part.name not in again}
+    found = {
+        one["name"]: one
+        for one in earlier
+        if one["name"] in known and everything.counts(one, known[one["name"]], CHECKOUT)
+    }
     left = everything.planned([part for part in wanted if part.name not in found], took_s)
     print(f"{len(wanted) - len(left)} of {len(wanted)} parts passed before")
     before_s = time.monotonic()

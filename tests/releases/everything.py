@@ -20,6 +20,8 @@ from tests.releases.steps import FRESH, KERNEL, PYTEST, Step
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Files there only record results. A change to them cannot change the outcome of a test.
 RESULTS = "docs/results/all"
+# Only the parts that name such a file run it, apart from those in _reads.
+_REAL_TEST = re.compile(r"tests/(kernel|mininet|switch)/test_\w+\.py$")
 STATE, PAGE = "state.json", "README.md"
 SEEDS, EVENTS = 15, 200
 KINDS = ("passed", "failed", "skipped", "deselected")
@@ -198,13 +200,28 @@ def write(path: Path, found: Sequence[Mapping[str, Any]], took_s: Mapping[str, f
     result.write(path, {"took_s": {**took_s, **passed}, "parts": [*found]})
 
 
-def counts(one: Mapping[str, Any], checkout: Path) -> bool:
-    """Whether a part need not run again: it passed, and only files in RESULTS have changed since."""
+def counts(one: Mapping[str, Any], part: Part, checkout: Path) -> bool:
+    """Whether a part need not run again: it passed, and nothing that it reads has changed since."""
     if result.is_bad(one) or "+" in one["commit"]:
         return False
-    asked = ["git", "-C", str(checkout), "diff", "--quiet", one["commit"], "HEAD", "--"]
-    done = subprocess.run([*asked, ".", f":!{RESULTS}"], capture_output=True)
-    return done.returncode == 0
+    asked = ["git", "-C", str(checkout), "diff", "--name-only", "--no-renames"]
+    done = subprocess.run([*asked, one["commit"], "HEAD"], capture_output=True, text=True)
+    changed = done.stdout.splitlines()
+    return done.returncode == 0 and not any(_reads(part, file, checkout) for file in changed)
+
+
+def _reads(part: Part, file: str, checkout: Path) -> bool:
+    """Whether a file can change the outcome of a part."""
+    if file.startswith(f"{RESULTS}/"):
+        return False
+    if not _REAL_TEST.match(file):
+        return True
+    if part.group == "checks" or part.step.command.startswith("make "):
+        return True
+    module = file.removesuffix(".py").replace("/", ".")
+    asked = ["git", "-C", str(checkout), "grep", "-q", f"from {module} import"]
+    imported = subprocess.run(asked, capture_output=True).returncode == 0
+    return imported or file in part.step.command
 
 
 def failed(part: Part, why: str) -> dict[str, Any]:

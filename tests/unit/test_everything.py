@@ -49,7 +49,7 @@ def test_a_root_runs_its_steps_in_their_order() -> None:
 
 
 @pytest.mark.system
-def test_a_part_counts_until_something_changes_but_results(tmp_path: Path) -> None:
+def test_a_part_counts_until_something_that_it_reads_changes(tmp_path: Path) -> None:
     def git(*words: str) -> str:
         command = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x", *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -61,8 +61,10 @@ def test_a_part_counts_until_something_changes_but_results(tmp_path: Path) -> No
         git("commit", "-q", "-m", "x")
         return git("rev-parse", "--short", "HEAD")
 
-    def counts(commit: str, verdict: str = result.PASSED) -> bool:
-        return everything.counts({"commit": commit, "verdict": verdict}, tmp_path)
+    parts = {part.name: part for part in everything.parts()}
+
+    def counts(commit: str, verdict: str = result.PASSED, name: str = "switch/vlans") -> bool:
+        return everything.counts({"commit": commit, "verdict": verdict}, parts[name], tmp_path)
 
     git("init", "-q")
     first = commit("code.py", "1")
@@ -74,3 +76,11 @@ def test_a_part_counts_until_something_changes_but_results(tmp_path: Path) -> No
     assert counts(first)
     second = commit("docs/results/README.md", "tests read it")
     assert (counts(first), counts(second)) == (False, True)
+    third = commit("tests/switch/test_vlans.py", "")
+    assert not counts(second)
+    assert counts(second, name="switch/attach"), "it does not run that file"
+    assert not counts(second, name="checks/unit"), "it reads all files"
+    assert not counts(second, name="bookworm/ryu"), "its command does not tell which it runs"
+    commit("tests/switch/test_attach.py", "from tests.switch.test_vlans import x")
+    commit("tests/switch/test_vlans.py", "x = 1")
+    assert not counts(third, name="times/lacp"), "others import that file"
