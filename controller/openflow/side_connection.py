@@ -24,7 +24,7 @@ from controller.host.sockets import READ_BYTES, BridgeSocket
 from controller.openflow import framing
 from controller.openflow.codec import encode_action
 from controller.openflow.framing import HEADER
-from controller.text.wording import Refused
+from controller.text.wording import Refused, quoted
 
 TIMEOUT_S = 5.0
 # Limits how long a switch that sends other messages, or a byte at a time, can block the thread.
@@ -64,7 +64,7 @@ class SideConnection:
     """A connection for requests in one OpenFlow version. The constructor sends the hello message.
 
     `version`: the number in headers. `protocol`: the version's name in Open vSwitch. `request`: a
-    description of the request for error messages.
+    description of the request for error messages, which also propose how `bridge` can allow the version.
 
     The constructor and all methods raise:
         Refused: the switch does not support the version, or answers with an error.
@@ -72,13 +72,15 @@ class SideConnection:
             longer than `ANSWER_TIMEOUT_S`.
     """
 
-    def __init__(self, stream: BridgeSocket, version: int, protocol: str, request: str) -> None:
+    def __init__(
+        self, stream: BridgeSocket, bridge: str, version: int, protocol: str, request: str
+    ) -> None:
         self._stream = stream
         self._version = version
         self._request = request
-        self._closed = (
-            f"the switch does not support {protocol}; add {protocol} to the bridge's protocols"
-        )
+        # All that the service needs: the first value in an empty column forbids all other versions.
+        allow = f"ovs-vsctl add bridge {quoted(bridge)} protocols OpenFlow10 OpenFlow13 OpenFlow15"
+        self._closed = f"the switch does not support {protocol}; to allow it: {allow}"
         self._received = bytearray()
         stream.settimeout(TIMEOUT_S)
         self.send([self.message(HELLO)])
@@ -133,9 +135,9 @@ def start(
     def carry_out() -> PortFlagsSet | SelectGroupAdded:
         with closing(dial()) as wire:
             if isinstance(command, AddSelectGroup):
-                add_select_group(wire)
+                add_select_group(wire, bridge)
                 return SelectGroupAdded(bridge, number)
-            no_flood, before = set_port_flags(wire, command.no_flood, command.flood)
+            no_flood, before = set_port_flags(wire, bridge, command.no_flood, command.flood)
             return PortFlagsSet(bridge, number, no_flood, before=before)
 
     def failed(error: str) -> PortFlagsSet | SelectGroupAdded:
@@ -148,7 +150,7 @@ def start(
 
 
 def set_port_flags(
-    sock: BridgeSocket, no_flood: frozenset[int], flood: frozenset[int]
+    sock: BridgeSocket, bridge: str, no_flood: frozenset[int], flood: frozenset[int]
 ) -> tuple[frozenset[int], frozenset[int]]:
     """Set the flag `no-flood` on the ports in `no_flood`, and clear it on the ports in `flood`.
 
@@ -159,7 +161,7 @@ def set_port_flags(
         Refused: the switch does not support OpenFlow 1.0, or refuses a change.
         OSError: the connection failed, or a read or write took longer than `TIMEOUT_S`.
     """
-    wire = SideConnection(sock, OPENFLOW_10, "OpenFlow10", "to set no-flood")
+    wire = SideConnection(sock, bridge, OPENFLOW_10, "OpenFlow10", "to set no-flood")
     ports = list(_ports(wire.ask(FEATURES_REQUEST, FEATURES_REPLY)))
     changes = [
         wire.message(PORT_MOD, PORT_CHANGE.pack(number, address, wanted, NO_FLOOD, 0))
@@ -183,14 +185,15 @@ def _ports(features: bytes) -> Iterator[tuple[int, bytes, int]]:
         yield number, address, config
 
 
-def add_select_group(sock: BridgeSocket) -> None:
+def add_select_group(sock: BridgeSocket, bridge: str) -> None:
     """Add the group `SELECT_GROUP`. If a group with this ID exists, replace that group.
 
     Raises:
         Refused: the switch does not support OpenFlow 1.5, or refuses the group.
         OSError: the connection failed, or a read or write took longer than `TIMEOUT_S`.
     """
-    wire = SideConnection(sock, OPENFLOW_15, "OpenFlow15", "a group with selection method dp_hash")
+    what = "a group with selection method dp_hash"
+    wire = SideConnection(sock, bridge, OPENFLOW_15, "OpenFlow15", what)
     wire.send([wire.message(GROUP_MOD, group_mod(SELECT_GROUP))])
     wire.ask(BARRIER_REQUEST_15, BARRIER_REPLY_15)
 

@@ -85,7 +85,7 @@ class Direct:
         """Give the bridge the group that picks a bucket by the datapath's hash."""
         with socket.socket(socket.AF_UNIX) as beside:
             beside.connect(self._management)
-            side_connection.add_select_group(BridgeSocket(beside))
+            side_connection.add_select_group(BridgeSocket(beside), self._bridge)
 
     def installed(self) -> Pipeline:
         """What the bridge has of ours."""

@@ -79,7 +79,7 @@ class Switch:
 def set_flags(
     wire: BridgeSocket, no_flood: set[int], flood: frozenset[int] = frozenset()
 ) -> tuple[frozenset[int], frozenset[int]]:
-    return side_connection.set_port_flags(wire, frozenset(no_flood), flood)
+    return side_connection.set_port_flags(wire, "br0", frozenset(no_flood), flood)
 
 
 def test_only_what_differs_is_changed_and_only_this_flag() -> None:
@@ -107,7 +107,7 @@ def test_a_group_is_what_open_vswitch_documents() -> None:
 
 def test_the_group_has_all_buckets_and_fits_a_message() -> None:
     switch = Switch(6)
-    side_connection.add_select_group(switch.ours)
+    side_connection.add_select_group(switch.ours, "br0")
     (body,) = switch.changes
     assert len(body) + 8 < 1 << 16
     assert [b.actions[0] for b in SELECT_GROUP.buckets] == [
@@ -119,14 +119,14 @@ def test_the_group_has_all_buckets_and_fits_a_message() -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (HELLO_FAILED, "; add OpenFlow15 to the bridge's protocols"),
-        (BAD_VERSION, "; add OpenFlow15 to the bridge's protocols"),
+        (HELLO_FAILED, "OpenFlow15; to allow it: ovs-vsctl add bridge br0 protocols OpenFlow10"),
+        (BAD_VERSION, "OpenFlow15; to allow it: ovs-vsctl add bridge br0 protocols OpenFlow10"),
         (BAD_GROUP, "refused a group with selection method dp_hash: OpenFlow error 00060005"),
     ],
 )
 def test_a_switch_that_refuses_the_group(error: bytes, expected: str) -> None:
     with pytest.raises(Refused, match=expected):
-        side_connection.add_select_group(Switch(6, error=error).ours)
+        side_connection.add_select_group(Switch(6, error=error).ours, "br0")
 
 
 def test_a_switch_that_refuses_flags() -> None:
@@ -137,7 +137,9 @@ def test_a_switch_that_refuses_flags() -> None:
 def test_a_switch_that_hangs_up() -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
-    with pytest.raises(Refused, match="; add OpenFlow10 to the bridge's protocols"):
+    with pytest.raises(
+        Refused, match="OpenFlow10; to allow it: ovs-vsctl add bridge br0 protocols "
+    ):
         set_flags(BridgeSocket(ours), {1})
 
 

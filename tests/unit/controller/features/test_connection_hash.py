@@ -14,7 +14,7 @@ from tests.unit.controller.story import Story
 from tests.unit.fake_switch import done
 
 GROUP_ID = SELECT_GROUP.group_id
-REFUSAL = "the switch does not support OpenFlow15; add OpenFlow15 to the bridge's protocols"
+REFUSAL = "the switch does not support OpenFlow15; to allow it: ovs-vsctl add bridge br0 protocols OpenFlow15"
 COST = "interrupts traffic for {} (docs/guide/datapaths.md, Many connections)"
 
 
