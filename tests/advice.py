@@ -88,11 +88,23 @@ def _texts(node: ast.AST, function: str = "") -> Iterator[tuple[str, str]]:
         function = node.name
     if (text := _text(node)) is not None:
         yield function, text
+        for filled_in in _filled_in(node):
+            yield from _texts(filled_in, function)
         return
     for child in ast.iter_child_nodes(node):
         is_doc = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
         if not is_doc:
             yield from _texts(child, function)
+
+
+def _filled_in(text: ast.AST) -> Iterator[ast.AST]:
+    """The expressions whose values are parts of a text."""
+    match text:
+        case ast.JoinedStr(values=parts):
+            yield from (part.value for part in parts if isinstance(part, ast.FormattedValue))
+        case ast.BinOp(left=left, right=right):
+            for side in (left, right):
+                yield from [side] if _text(side) is None else _filled_in(side)
 
 
 def _text(node: ast.AST) -> str | None:

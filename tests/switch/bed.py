@@ -64,7 +64,10 @@ def run(*command: str, stdin: str | None = None, netns: str | None = None) -> st
 
 @dataclass(frozen=True, slots=True)
 class BedSpec:
-    """What to build. `vm_vlans`: one VM per entry, its access VLAN or None for all VLANs."""
+    """What to build. `vm_vlans`: one VM per entry, its access VLAN or None for all VLANs.
+
+    `in_names`: a part of each interface's and bridge's name.
+    """
 
     team: str = PLAIN
     uplinks: int = 2
@@ -72,6 +75,7 @@ class BedSpec:
     host_vlans: tuple[int | None, ...] = (None,)
     mtu_bytes: int = 1500
     addresses: bool = False
+    in_names: str = ""
 
     @property
     def on_bond(self) -> bool:
@@ -212,7 +216,7 @@ class Bed:
         self.tor = tor
         self.spec = spec
         number = next(_bed_numbers)
-        self.prefix = f"t{os.getpid() & 0xFFFFF:05x}{number:x}"
+        self.prefix = f"t{os.getpid() & 0xFFFFF:05x}{number:x}{spec.in_names}"
         self._mac_prefix = f"02:1b:{number & 0xFF:02x}"
         self.bridge = f"{self.prefix}br"
         self.upstream = f"{self.prefix}up"
