@@ -133,7 +133,7 @@ class Service:
         self._staged: dict[str, _Staged] = {}
         self._exit_status: int | None = None
         control.claim_pidfile(options.name)
-        self._control = answers(self._events.put, VERSION)
+        self._control = answers(self.request, VERSION)
         self._is_set_up = False
         kept = Path(ovs.dirs.RUNDIR) / f"{options.name}.faults"
         faults.LEDGER.open(kept, self._events.put, self._end_after_fault)
@@ -177,8 +177,8 @@ class Service:
             bind("listener", functools.partial(self._dialers.listen, *called))
 
     def request(self, request: events.Request) -> None:
-        """Carry out a request after all urgent events that were submitted before it."""
-        self._events.put(request)
+        """Carry out a request after all urgent events and changes of the database that preceded it."""
+        self._database.replica.catch_up(lambda: self._events.put(request))
 
     def _submit_switch(self, event: events.Event) -> None:
         while self._events.is_full_of(event):

@@ -19,7 +19,7 @@ from controller.ovsdb.leadership import LEADER, PULSE, STAND_BACK_S, WATCH, Ask,
 
 LOG = logging.getLogger(__name__)
 
-# The most time to wait for the server's confirmation that this service leads.
+# The most time to wait for the server's confirmation that this service leads, or for its latest changes.
 CONFIRM_TIMEOUT_S = 1.0
 # The interval between checks whether an unsuitable schema has been upgraded.
 SCHEMA_INTERVAL_S = 5.0
@@ -83,6 +83,8 @@ class Replica(idl.Idl):  # type: ignore[misc]
         # Functions to run on the replica's thread during the election.
         self._to_do: queue.SimpleQueue[Callable[[float], None]] = queue.SimpleQueue()
         self._confirming: dict[int, tuple[Then, float]] = {}
+        # Functions to run after `changed`.
+        self._caught_up: list[Callable[[], None]] = []
         self._wakened, self._waken = socket.socketpair()
         self._wakened.setblocking(False)
         self._waken.setblocking(False)
@@ -98,6 +100,13 @@ class Replica(idl.Idl):  # type: ignore[misc]
     def confirm(self, then: Then) -> None:
         """Ask the server whether this service leads. Call `then` with the answer (None: no answer)."""
         self._on_thread(lambda now_s: self._confirm(then, now_s))
+
+    def catch_up(self, then: Callable[[], None]) -> None:
+        """Call `then` after `changed` was called for every change that the server has made so far.
+
+        If the server cannot be asked, or does not answer in time, call `then` anyway.
+        """
+        self._on_thread(lambda now_s: self._catch_up(then, now_s))
 
     def _on_thread(self, step: Callable[[float], None]) -> None:
         self._to_do.put(step)
@@ -139,6 +148,9 @@ class Replica(idl.Idl):  # type: ignore[misc]
             self._seen = now
             self.changed()
         self.is_current = monitors and self._session.is_connected()
+        caught_up, self._caught_up = self._caught_up, []
+        for then in caught_up:
+            then()
         return result
 
     def _follow_server(self) -> Any:
@@ -246,6 +258,19 @@ class Replica(idl.Idl):  # type: ignore[misc]
             request = jsonrpc.Message.create_request("transact", [self._database, operation])
             self._confirming[request.id] = then, now_s + CONFIRM_TIMEOUT_S
             self._session.send(request)
+
+    def _catch_up(self, then: Callable[[], None], now_s: float) -> None:
+        if not self.is_current:
+            self._caught_up.append(then)
+            return
+
+        def answered(_: bool | None) -> None:
+            self._caught_up.append(then)
+
+        # The server answers after it has sent all earlier changes.
+        request = jsonrpc.Message.create_request("echo", [])
+        self._confirming[request.id] = answered, now_s + CONFIRM_TIMEOUT_S
+        self._session.send(request)
 
     def _expire(self, now_s: float) -> None:
         here = self._session.is_connected()

@@ -184,7 +184,6 @@ class Service:
     def attach(self, bed: Bed, *options: str) -> None:
         """Attach a bed's bridge and wait until its stations can speak."""
         teaming = ["--teaming", "static"] if bed.spec.team == STATIC_LAG else []
-        wait_until(lambda: self._knows(bed.bridge), f"the service knows {bed.bridge}")
         self.do("attach", bed.bridge, *bed.uplink_options, *teaming, *options)
         self.wait_ready(bed)
         bed.introduce()
@@ -199,14 +198,6 @@ class Service:
         finally:
             self.start()
             self.do("detach", bed.bridge)
-
-    def _knows(self, bridge: str) -> bool:
-        """Whether it has heard of a bridge from the database, which may be later than ovs-vsctl returns."""
-        try:
-            self.ask("show", bridge)
-        except ValueError as refused:
-            return "not attached" in str(refused)
-        return True
 
     def wait_ready(self, bed: Bed) -> None:
         """Wait until every station that is plugged in is bound."""
