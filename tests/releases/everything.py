@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -16,6 +15,7 @@ from tests.releases import result
 from tests.releases.distributions import DISTRIBUTIONS
 from tests.releases.root import RELEASES
 from tests.releases.steps import FRESH, KERNEL, PYTEST, Step
+from topologies.reports import stored
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Files there only record results. A change to them cannot change the outcome of a test.
@@ -189,7 +189,7 @@ def minutes(planned_parts: Iterable[Part]) -> float:
 
 def read(*paths: Path) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """The results of earlier runs, perhaps on another machine; how long each part took when it last passed."""
-    found = [json.loads(path.read_text()) for path in paths if path.exists()]
+    found = [stored.read(path) for path in paths if path.exists()]
     took_s = {name: seconds for one in found for name, seconds in one["took_s"].items()}
     return [part for one in found for part in one["parts"]], took_s
 

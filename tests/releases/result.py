@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from topologies.reports import stored
 
 FILE = "result.json"
 PASSED, FAILED, ENDED, NO_TEST = "passed", "failed", "not done in time", "no test ran"
@@ -14,7 +15,7 @@ PASSED, FAILED, ENDED, NO_TEST = "passed", "failed", "not done in time", "no tes
 def begun(path: Path, commit: str) -> dict[str, Any]:
     """What earlier runs of the same commit have found; nothing of another one's."""
     if path.exists():
-        found: dict[str, Any] = json.loads(path.read_text())
+        found: dict[str, Any] = stored.read(path)
         if found.get("commit") == commit:
             return found
     return {"commit": commit, "steps": []}
@@ -27,7 +28,7 @@ def with_step(result: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(path: Path, result: dict[str, Any]) -> None:
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    path.write_text(stored.text(result))
 
 
 def is_bad(step: Mapping[str, Any]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
@@ -14,6 +13,7 @@ from tests import documents
 from tests.releases import result
 from tests.releases.kernel import short_version
 from tests.releases.steps import FRESH, KERNEL, TESTS, Step
+from topologies.reports import stored
 
 RESULTS = Path("docs/results/releases")
 KERNEL_LOGS = Path("docs/results/kernel")
@@ -33,7 +33,7 @@ def publish(paths: Sequence[Path], checkout: Path) -> int:
         0: done; 1: one of them is of what nobody can look up.
     """
     for path in paths:
-        found = json.loads(path.read_text())
+        found = stored.read(path)
         if "+" in found["commit"]:
             print(
                 f"{path} is a result of uncommitted changes: {found['commit']}; commit them, and run the tests again",
@@ -43,7 +43,7 @@ def publish(paths: Sequence[Path], checkout: Path) -> int:
         published = checkout / RESULTS / f"{name_of(found)}.json"
         published.parent.mkdir(parents=True, exist_ok=True)
         if published.exists():
-            found = with_steps_before(found, json.loads(published.read_text()))
+            found = with_steps_before(found, stored.read(published))
         result.write(published, found)
         # Documents quote some of the logs; only these are kept.
         for kept in (checkout / KERNEL_LOGS).glob("*.log") if "kernel" in found else ():
@@ -86,7 +86,7 @@ def name_of(found: dict[str, Any]) -> str:
 
 def read(checkout: Path) -> list[dict[str, Any]]:
     """Everything that is published: distributions, others' releases of Open vSwitch, kernels."""
-    found = [json.loads(path.read_text()) for path in (checkout / RESULTS).glob("*.json")]
+    found = [stored.read(path) for path in (checkout / RESULTS).glob("*.json")]
     return sorted(
         found, key=lambda one: ("kernel" in one, one["built"], _numbers(one["openvswitch"]))
     )
