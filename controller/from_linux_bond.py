@@ -134,14 +134,13 @@ def _forward(host: Host, say: Callable[[str], None]) -> None:
     _wait_for_links(first, bond)
     if not host.bond.is_port:
         _cut(bond.name, bridge, host)
-    announced = [*host.announcements, *(_learned(bridge, bond.name) if host.bond.is_port else ())]
-    _announce(first[0], announced)
+    _announce(first[0], host)
     say(f"bridge {bridge} now carries the host's traffic; moving {last}")
     _batch([f"link del {bond.name}", *_up(last, bond)])
     added = ("--", "add", "port", bond.name, "interfaces", "@i")
     _vsctl("--", "--id=@i", "create", "interface", f"name={last}", *added)
     _wait_for_links([last], bond)
-    _announce(first[0], announced)
+    _announce(first[0], host)
     _check(host, say)
 
 
@@ -159,15 +158,16 @@ def _back(host: Host, say: Callable[[str], None]) -> None:
         if _members(bond.name) != [bond.name]:
             words = ("--", "--id=@i", "create", "interface", f"name={bond.name}")
             _vsctl(*words, "--", "set", "port", bond.name, "interfaces=@i", *_as_before(bond))
-        _announce(bond.name, [*host.announcements, *_learned(bridge, bond.name)])
-    else:
-        if host.cut or not _is_on(bond.name, host):
-            _cut(bridge, bond.name, host)
-        _announce(bond.name, host.announcements)
+    elif host.cut or not _is_on(bond.name, host):
+        _cut(bridge, bond.name, host)
+    _announce(bond.name, host)
+    if not host.bond.is_port:
         _drop_port(host)
     _to_linux(last, host, say)
     if primary := bond.primary:
         _batch([f"link set {bond.name} type bond primary {primary}"])
+    # The bond may send on another member now. Linux announces only the bond's own addresses there.
+    _announce(bond.name, host)
 
 
 def _make_anew(bond: LinuxBond, say: Callable[[str], None]) -> None:
@@ -311,11 +311,12 @@ def _learned(bridge: str, uplink: str) -> list[bytes]:
     return [frames.rarp(mac, vlan) for port, mac, vlan in found if str(port) not in members]
 
 
-def _announce(device: str, announcements: Sequence[bytes]) -> None:
-    """Send announcements on a device, so that upstream switches learn the new port of the addresses."""
+def _announce(device: str, host: Host) -> None:
+    """Announce the host and its VMs on a device, so that upstream switches learn the new port of the addresses."""
+    learned = _learned(host.bridge, host.bond.name) if host.bond.is_port else ()
     with contextlib.suppress(OSError), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
         wire.bind((device, ETH_P_ALL))
-        for frame in announcements:
+        for frame in (*host.announcements, *learned):
             wire.send(frame)
 
 

@@ -305,6 +305,22 @@ def test_switches_and_peers_hear_where_each_address_is(host: Pretended) -> None:
     assert all(frame[6:12].hex(":") == MAC for frame in heard)
 
 
+def test_each_change_of_the_sending_member_is_announced(
+    host: Pretended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        moving, "_announce", lambda device, _: host.said.append(f"announce {device}")
+    )
+    there(host)
+    assert host.said.count("announce eth1") == 2
+    host.data = host.data | {"primary": "eth0"}
+    moving.move_back(moving.survey_back("br0", "bond0"), host.said.append)
+    assert host.said.count("announce bond0") == 2
+    changes = ("link set eth0 master", "link set bond0 type bond primary")
+    last = max(at for at, line in enumerate(host.said) if line.startswith(changes))
+    assert "announce bond0" in host.said[last:]
+
+
 def test_a_bond_that_replaces_none_of_linux_does_not_go_back(host: Pretended) -> None:
     host.bridges = {"br0": {"bond0": ["eth0", "eth1"]}}
     with pytest.raises(Refused, match="no bond bond0 that replaces a Linux bond"):
