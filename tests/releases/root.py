@@ -87,8 +87,6 @@ class Root:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             _do(["cp", "-a", "--reflink=auto", str(self._base), str(self.path)], output)
             (self.path / "made").unlink()
-            for name in ("resolv.conf", "hosts"):
-                shutil.copyfile(f"/etc/{name}", self.path / "etc" / name)
             authorities = self.path / str(LOCAL_AUTHORITIES).lstrip("/")
             authorities.mkdir(parents=True, exist_ok=True)
             for one in LOCAL_AUTHORITIES.glob("*.crt"):
@@ -122,7 +120,15 @@ class Root:
             shutil.copy(package, there)
 
     def entering(self, command: str, directory: str = CHECKOUT) -> list[str]:
-        """A bash command in it, in mounts and processes of its own: all end with the command."""
+        """A bash command in it, in mounts and processes of its own: all end with the command.
+
+        It resolves names as this machine does, even if a package such as systemd-resolved has replaced
+        the files for this.
+        """
+        for name in ("resolv.conf", "hosts"):
+            there = self.path / "etc" / name
+            there.unlink(missing_ok=True)
+            shutil.copyfile(f"/etc/{name}", there)
         environment = [f"{name}={os.environ[name]}" for name in PASSED if name in os.environ]
         environment += [f"PATH={PATH}", "HOME=/root", "LANG=C.UTF-8"]
         environment += ["DEBIAN_FRONTEND=noninteractive", f"INIT={INIT}"]
