@@ -20,8 +20,9 @@ from topologies.reports import stored
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Files there only record results. A change to them cannot change the outcome of a test.
 RESULTS = "docs/results/all"
-# Only the parts that name such a file run it, apart from those in _reads.
-_REAL_TEST = re.compile(r"tests/(kernel|mininet|switch)/test_\w+\.py$")
+# Only the parts that name such a file run it, and those that run many without naming them.
+_TEST = re.compile(r"tests/(\w+/)+test_\w+\.py$")
+_RUNS_MANY = re.compile(r"make (test|lint)|quick\.sh|tests/(unit|wire)$")
 STATE, PAGE = "state.json", "README.md"
 SEEDS, EVENTS = 15, 200
 KINDS = ("passed", "failed", "skipped", "deselected")
@@ -214,9 +215,7 @@ def _reads(part: Part, file: str, checkout: Path) -> bool:
     """Whether a file can change the outcome of a part."""
     if file.startswith(f"{RESULTS}/"):
         return False
-    if not _REAL_TEST.match(file):
-        return True
-    if part.group == "checks" or part.step.command.startswith("make "):
+    if not _TEST.match(file) or _RUNS_MANY.search(part.step.command):
         return True
     module = file.removesuffix(".py").replace("/", ".")
     asked = ["git", "-C", str(checkout), "grep", "-q", f"from {module} import"]
