@@ -251,13 +251,11 @@ def _everything(options: argparse.Namespace) -> int:
     state = out / everything.STATE
     earlier, took_s = everything.read(CHECKOUT / everything.RESULTS / everything.STATE, state)
     again = {part.name for part in wanted} if options.again else set()
-    known = {part.name: part for part in all_parts if part.name not in again}
-    found = {
-        one["name"]: one
-        for one in earlier
-        if one["name"] in known and everything.counts(one, known[one["name"]], CHECKOUT)
-    }
-    left = everything.planned([part for part in wanted if part.name not in found], took_s)
+    known = {part.name for part in all_parts}
+    found = {one["name"]: one for one in earlier if one["name"] in known}
+    old = {*everything.old(earlier, CHECKOUT)} | again
+    left = [part for part in wanted if part.name in old or part.name not in found]
+    left = everything.planned(left, took_s)
     print(f"{len(wanted) - len(left)} of {len(wanted)} parts passed before")
     before_s = time.monotonic()
     with contextlib.closing(_run_parts(left, out)) as ran:
@@ -269,15 +267,16 @@ def _everything(options: argparse.Namespace) -> int:
             wall_s, before_s = time.monotonic() - before_s, time.monotonic()
             facts = {"commit": commit, "machine": machine, "wall_s": round(wall_s, 1)}
             found[part.name] = everything.joined(part, steps, **facts)
+            old.discard(part.name)
             everything.write(state, [*found.values()], took_s)
-            (out / "page.md").write_text(everything.page([*found.values()]))
-            rest = [one for one in left if one.name not in found]
+            (out / "page.md").write_text(everything.page([*found.values()], old))
+            rest = [one for one in left if one.name in old or one.name not in found]
             _say(
                 part.name,
                 f"{found[part.name]['verdict']}, log: {out / part.log}. {len(left) - len(rest)} of"
                 f" {len(left)} parts ran, about {everything.minutes(rest):.0f} minutes are left",
             )
-    bad = [one["name"] for one in found.values() if result.is_bad(one)]
+    bad = [name for name, one in found.items() if result.is_bad(one) and name not in old]
     print(f"\n{'failed: ' * bool(bad)}{', '.join(bad) or 'all that ran passed'}; {out}/page.md")
     return 1 if bad else 0
 

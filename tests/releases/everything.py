@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -211,6 +211,16 @@ def counts(one: Mapping[str, Any], part: Part, checkout: Path) -> bool:
     return done.returncode == 0 and not any(_reads(part, file, checkout) for file in changed)
 
 
+def old(found: Iterable[Mapping[str, Any]], checkout: Path) -> list[str]:
+    """The parts that must run again."""
+    known = {part.name: part for part in parts()}
+    return [
+        one["name"]
+        for one in found
+        if one["name"] in known and not counts(one, known[one["name"]], checkout)
+    ]
+
+
 def _reads(part: Part, file: str, checkout: Path) -> bool:
     """Whether a file can change the outcome of a part."""
     if file.startswith(f"{RESULTS}/"):
@@ -249,22 +259,20 @@ def joined(part: Part, found: Sequence[Mapping[str, Any]], **facts: Any) -> dict
     }
 
 
-def page(found: Sequence[Mapping[str, Any]]) -> str:
-    """What ran, what was skipped and what did not run."""
+def page(found: Iterable[Mapping[str, Any]], old: Collection[str]) -> str:
+    """What ran, what was skipped and what did not run. `old`: the parts that must run again."""
     known = parts()
     of = {one["name"]: one for one in found}
     ran = [of[part.name] for part in known if part.name in of]
-    missing: dict[str, list[str]] = {}
-    for part in known:
-        if part.name not in of:
-            missing.setdefault(part.group, []).append(f"`{part.step.name}`")
     bad = [one for one in ran if result.is_bad(one)]
+    again = [one["name"] for one in ran if one["name"] in old and one not in bad]
     spent_min = sum(one["wall_s"] for one in ran) / 60
     lines = [
         "# What `make test-all` ran",
         "",
-        f"{len(ran) - len(bad)} of {len(known)} parts passed, {len(bad)} failed, {len(known) - len(ran)} did not run,"
-        f" in {spent_min:.0f} minutes. `make test-all` made this page; [state.json](state.json) has each part.",
+        f"{len(ran) - len(bad)} of {len(known)} parts passed ({len(again)} of them before files changed that they read),"
+        f" {len(bad)} failed, {len(known) - len(ran)} did not run, in {spent_min:.0f} minutes. `make test-all` made this"
+        " page; [state.json](state.json) has each part.",
         "",
         "| part | what | passed | failed | skipped | left out by `-k` or `-m` | minutes | commit | on |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -280,14 +288,23 @@ def page(found: Sequence[Mapping[str, Any]]) -> str:
     ]
     sections = {
         "Failed": [f"`{one['name']}`: {one['verdict']}" for one in bad],
+        "Passed before files changed that they read": _by_group(again),
         "Skipped": skipped,
-        "Did not run yet": [f"`{group}`: {', '.join(names)}" for group, names in missing.items()],
+        "Did not run yet": _by_group(part.name for part in known if part.name not in of),
         "Not a part of `make test-all`": [f"{what}: {why}." for what, why in NOT_RUN.items()],
     }
     for head, rows in sections.items():
         if rows:
             lines += ["", f"## {head}", "", *(f"- {line}" for line in rows)]
     return "\n".join(lines) + "\n"
+
+
+def _by_group(names: Iterable[str]) -> list[str]:
+    """A line for each group of parts."""
+    found: dict[str, list[str]] = {}
+    for group, name in (name.split("/") for name in names):
+        found.setdefault(group, []).append(f"`{name}`")
+    return [f"`{group}`: {', '.join(names)}" for group, names in found.items()]
 
 
 def _row(group: str, ran: Sequence[Mapping[str, Any]]) -> str:
@@ -308,4 +325,5 @@ def publish(state: Path, checkout: Path) -> None:
     directory = checkout / RESULTS
     directory.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(state, directory / STATE)
-    (directory / PAGE).write_text(page(read(state)[0]))
+    found = read(state)[0]
+    (directory / PAGE).write_text(page(found, old(found, checkout)))

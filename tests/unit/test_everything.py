@@ -85,3 +85,15 @@ def test_a_part_counts_until_something_that_it_reads_changes(tmp_path: Path) -> 
     commit("tests/switch/test_attach.py", "from tests.switch.test_vlans import x")
     commit("tests/switch/test_vlans.py", "x = 1")
     assert not counts(third, name="times/lacp"), "others import that file"
+
+
+def test_the_page_names_parts_that_passed_before_files_changed() -> None:
+    facts = {"commit": "abcdef0", "machine": "here", "wall_s": 60.0}
+    parts = {part.name: part for part in everything.parts()}
+    steps = [everything.failed(parts["switch/vlans"], result.PASSED)]
+    names = ("switch/vlans", "switch/attach", "fuzz/frames")
+    found = [everything.joined(parts[name], steps, **facts) for name in names]
+    lines = everything.page(found, {"switch/vlans", "fuzz/frames"}).splitlines()
+    assert lines[2].startswith(f"3 of {len(parts)} parts passed (2 of them before files changed")
+    at = lines.index("## Passed before files changed that they read")
+    assert lines[at + 2 : at + 4] == ["- `switch`: `vlans`", "- `fuzz`: `frames`"]
