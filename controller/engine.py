@@ -98,7 +98,12 @@ class Engine:
         return self.fleet.alone(bridge.config.name, lambda: bridge.tick(now_s), now_s)
 
     def set_clock(self, epoch_s: float) -> Commands:
-        """Use a new `epoch_s` after the wall clock was set."""
+        """Use a new `epoch_s` after the wall clock was set. While a request is in progress, do nothing.
+
+        The request may have computed a deadline with the previous clock, and not stored it yet.
+        """
+        if self.jobs.unanswered:
+            return []
         self.fleet.set_clock(epoch_s)
         return self.confirmations.follow_clock()
 

@@ -286,6 +286,11 @@ class Jobs:
         """The bridges that are being attached or detached, which other requests must not change."""
         return {job.name for job in self._by_number.values() if isinstance(job, Change)}
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether a request waits for its answer."""
+        return any(job.tell is not None for job in self._by_number.values())
+
     def refuse_in_hand(self, bridge: str) -> None:
         """Refuse to change a bridge that is being attached or detached.
 

@@ -10,6 +10,7 @@ import pty
 import shlex
 import signal
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +44,13 @@ WAITS_S = (6, 20, 60)
 # Where nothing has to happen in between.
 SHORT_S = 5
 KEY = "ovs-lbt-unconfirmed"
+# Starts the service with a clock that differs from the machine's by the number in a file.
+OTHER_CLOCK = """import sys, controller.service as service
+from controller.cli import main
+real, path = service._epoch_s, sys.argv[1]
+service._epoch_s = lambda: real() + float(open(path).read())
+sys.argv = sys.argv[2:]
+sys.exit(main())"""
 SLB, BACKUP, TCP = (BedSpec(t, 2, (None, None)) for t in (BALANCE_SLB, ACTIVE_BACKUP, BALANCE_TCP))
 ON_PLAIN = BedSpec(PLAIN, 2, (None, None, 10))
 on_any_bed = on_beds(SLB, BACKUP, TCP, ON_PLAIN)
@@ -265,6 +273,41 @@ def test_a_service_that_hangs_does_not_stop_it(bed: Bed, own: Service) -> None:
         return False
 
     wait_until(follows, "it follows when it goes on")
+
+
+@pytest.mark.parametrize("step_s", [3600, -3600], ids=["forward", "back"])
+def test_a_clock_that_is_set_during_a_request_changes_no_deadline(
+    bed: Bed, own: Service, tmp_path: Path, step_s: int
+) -> None:
+    offset, wait_s = tmp_path / "offset", WAITS_S[-1]
+    offset.write_text("0")
+    own.kill()
+    own.launcher = [sys.executable, "-c", OTHER_CLOCK, str(offset)]
+    try:
+        own.start()
+        own.attach(bed)
+        words = ["set", "bridge", bed.bridge, "threshold=60", "--rollback-after", str(wait_s)]
+        with stopped(own.ovs.pid("ovsdb-server")):
+            asked = subprocess.Popen([own.executable, *words], env=own.ovs.env)
+            # Longer than the command takes to ask, and than the service does not look at the clock.
+            time.sleep(2)
+            offset.write_text(str(step_s))
+            time.sleep(2)
+        assert asked.wait(HANG_S) == 0
+
+        def deadline_s() -> float | None:
+            """When the change would be rolled back, by the service's clock; None while that is not stored."""
+            (change,) = json.loads(own.ask("show", "--json"))["unconfirmed"]
+            until_s = change["until"] - time.time() - step_s
+            return until_s if abs(until_s - change["left_s"]) < 1 else None
+
+        left_s = wait_until(deadline_s, "the deadline is stored")
+        assert left_s is not None and 0 < left_s < wait_s - 3
+        assert own.command("confirm", bed.bridge).returncode == 0
+        own.do("detach", bed.bridge)
+    finally:
+        own.kill()
+        own.launcher = []
 
 
 @contextlib.contextmanager
