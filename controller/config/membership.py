@@ -111,6 +111,16 @@ def members_of_bonds(row: BridgeRow) -> frozenset[str]:
     return frozenset(name for bond in bonds_of(row) for name in _names(bond))
 
 
+def likely_uplinks(row: BridgeRow) -> list[str]:
+    """Return a bridge's interfaces that seem to lead to the network; the bridge may not be attached."""
+    listed = {*members_of_bonds(row), *row.external_ids.get(PREFIX + "uplinks", "").split(",")}
+    return [
+        interface.name
+        for interface in row.interfaces
+        if interface.name in listed or (_is_card(interface) and not _is_vm(row, interface))
+    ]
+
+
 def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Team:
     """Determine the uplinks of a bridge. `named`: the requested uplinks; None if none are requested."""
     bond = bond_of(row, named, known)

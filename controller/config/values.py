@@ -120,6 +120,8 @@ class VmPortConfig:
     tunnel_peers: tuple[tuple[str, str], ...] = ()
     mtu: int | None = None
     guests: tuple[Guest, ...] = ()
+    # Whether the port is a patch port, whose counters the switch updates only about twice a second.
+    is_patch: bool = False
     # Whether the port's load is computed from flow counters only, because its port counters do not
     # include the tunnels that the userspace datapath starts and ends at the port.
     counted_by_flows: bool = False

@@ -159,6 +159,7 @@ class _Reader:
             and counted_by_flows
             and teaming == Teaming.SWITCH_INDEPENDENT
             and PRESETS[policy].spreads_connections,
+            is_patch=interface.kind == "patch",
             counted_by_flows=counted_by_flows,
             mtu=interface.mtu,
             guests=tuple(self._pinned(guest, keys["pin"]) for guest in interface.guests),

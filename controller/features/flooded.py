@@ -40,18 +40,20 @@ class Flooded:
         """Store the counters of a poll."""
         before = self._counted
         self._counted = {c.ofport: c for c in counters if c.tx_packets != UNSUPPORTED}
-        rates = defaultdict[object, list[tuple[float, float]]](list)
+        # The rates of sent and received frames, and whether the port is a patch port, by VLANs.
+        rates = defaultdict[object, list[tuple[float, float, bool]]](list)
         for port in ports:
             old, new = before.get(port.ofport), self._counted.get(port.ofport)
             if old is not None and new is not None and new.clock_s > old.clock_s:
                 for_s = new.clock_s - old.clock_s
                 sent_pps = (new.rx_packets - old.rx_packets) / for_s
-                rates[port.vlans.carried].append(
-                    (sent_pps, (new.tx_packets - old.tx_packets) / for_s)
-                )
+                received_pps = (new.tx_packets - old.tx_packets) / for_s
+                rates[port.vlans.carried].append((sent_pps, received_pps, port.is_patch))
+        # The counters of patch ports are late, so in a loop, they often differ from those of other ports.
+        groups = [*rates.values(), *([one for one in of if not one[-1]] for of in rates.values())]
         # The port through which frames circulate sends most, and need not receive any.
-        others = (sorted(of)[:-1] if len(of) > 2 else of for of in rates.values())
-        alike = (sorted(received_pps for _, received_pps in of)[:2] for of in others if len(of) > 1)
+        others = (sorted(of)[:-1] if len(of) > 2 else of for of in groups)
+        alike = (sorted(received for _, received, _ in of)[:2] for of in others if len(of) > 1)
         found = (least for least, next_ in alike if least >= ALIKE_RATIO * next_)
         self._rates_pps.append(max(found, default=0.0))
 

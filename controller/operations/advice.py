@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from controller.config import membership
 from controller.config.rows import PREFIX, BridgeRow, Ovn
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.drops import Drop
@@ -109,6 +110,19 @@ def _alone(port: VmPortConfig, config: BridgeConfig) -> str:
         found = "in the userspace datapath, multipath does not see the source ports of tunnels"
         return f"{found}; to spread tunnels: ovs-lbt set bridge {quoted(config.name)} connection-hash=dp_hash"
     return f"{port.policy} spreads the endpoint's connections, which have different source ports"
+
+
+def of_joined_bridges(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Iterator[str]:
+    """Report patch ports to bridges that also have uplinks. `rows`: all bridges of the host."""
+    peers = {i.peer: i.name for i in rows[config.name].interfaces if i.peer is not None}
+    for row in (row for row in rows.values() if row.name != config.name):
+        patches = sorted(peers[i.name] for i in row.interfaces if i.name in peers)
+        if patches and (uplinks := membership.likely_uplinks(row)):
+            yield (
+                f"patch port {first_of(patches)} leads to {row.name}, which also has uplinks"
+                f" ({first_of(uplinks)}); if they are connected to the network of {config.name}, frames"
+                " circulate: remove the patch port, or the uplinks of one bridge"
+            )
 
 
 def of_patch_ports(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Iterator[str]:

@@ -158,7 +158,7 @@ def _state(about: About) -> Found:
     if (flooded_pps := bridge.flooded.pps) >= LOOPS_PPS:
         text = (
             f"every VM port in one VLAN receives {flooded_pps:.0f} frames/s, as in a loop; look for a VM port"
-            " that is connected to the network, or a VM that bridges two ports"
+            " that is connected to the network, also through a patch port, or a VM that bridges two ports"
         )
         yield Told.CHECK, WARNING, "loop", text
     if cleared := bridge.no_flood.cleared(about.now_s):
@@ -418,6 +418,8 @@ def _notes(about: About) -> Found:
             yield Told.CONNECTED, NOTE, "capacity", text
     for text in advice.of_endpoints(config):
         yield BEFORE, NOTE, "endpoints", text
+    for text in advice.of_joined_bridges(config, about.fleet.rows):
+        yield Told.CHECK | BEFORE, NOTE, "patch-port", text
     for text in advice.of_patch_ports(config, about.fleet.rows):
         yield BEFORE, NOTE, "patch-port", text
 

@@ -8,6 +8,7 @@ import pytest
 
 from controller.api.events import UNSUPPORTED, PortCounters
 from controller.config.reader import read_bridge
+from controller.config.values import VmPortConfig
 from controller.features.flooded import LOOPS_PPS, Flooded, Repeated
 from tests.unit.rows import bridge, port, two_uplinks
 
@@ -15,14 +16,14 @@ ROW = bridge(*two_uplinks(), *(port(f"vnet{i}", 10 + i, tag=i // 3 + 1) for i in
 PORTS = read_bridge(ROW).vm_ports
 
 
-def polled(rates_pps: list[float], polls: int = 4) -> float:
+def polled(rates_pps: list[float], polls: int = 4, ports: Sequence[VmPortConfig] = PORTS) -> float:
     found = Flooded()
     for second in range(polls):
         counters = [
             PortCounters(10 + i, second, 0, 0, 0, 0, int(second * rate), second * (i % 3))
             for i, rate in enumerate(rates_pps)
         ]
-        found.take_counters(counters, PORTS)
+        found.take_counters(counters, ports)
     return found.pps
 
 
@@ -48,6 +49,15 @@ def test_one_busy_poll_proves_nothing() -> None:
     found = Flooded()
     found.take_counters([PortCounters(10, 0, 0, 0, 0, 0, UNSUPPORTED)], PORTS)
     assert found.pps == 0
+
+
+@pytest.mark.parametrize(("of_patch_pps", "expected"), [(0, 5000), (2500, 5000), (90000, 5000)])
+def test_a_patch_port_that_is_counted_late_hides_no_loop(
+    of_patch_pps: float, expected: float
+) -> None:
+    others = (port(f"vnet{i}", 11 + i) for i in range(2))
+    row = bridge(*two_uplinks(), port("to-ex", 10, kind="patch", peer="to-int"), *others)
+    assert polled([of_patch_pps, 5000, 5000], ports=read_bridge(row).vm_ports) == expected
 
 
 Reading = dict[int, int]

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from controller.config.reader import read_bridge
-from controller.config.rows import BridgeRow, Endpoint, Ovn
+from controller.config.rows import BridgeRow, Endpoint, InterfaceRow, Ovn, PortRow
 from controller.operations import advice
 from tests.said import says
-from tests.unit.rows import host, patch, with_ids, with_interface
+from tests.unit.rows import host, interface, ours, patch, with_ids, with_interface
 
 # ---- patch ports and integration bridges ------------------------------------------------
 
@@ -62,6 +62,25 @@ def test_nothing_is_said_of_what_is_as_it_should_be(
     policy: str, by_bridge: bool, keys: dict[str, str]
 ) -> None:
     assert said(policy, by_bridge, **keys) == ""
+
+
+PEERS: dict[str, tuple[InterfaceRow, dict[str, str], list[str]]] = {
+    "attached": (interface("eth7", 7), {"uplinks": "eth7"}, ["eth7"]),
+    "a network card": (interface("eth7", 7, driver="ixgbe"), {}, ["eth7"]),
+    "a representor": (interface("eth7", 7, driver="mlx5e_rep", represents=True), {}, []),
+    "a VM": (interface("vnet7", 7), {}, []),
+}
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_a_patch_port_to_a_bridge_with_uplinks_is_reported(peer: str) -> None:
+    there, keys, uplinks = PEERS[peer]
+    row = replace(host(), ports=(*host().ports, patch("to-ex", "to-int")))
+    other = BridgeRow(
+        "br-ex", (patch("to-int", "to-ex"), PortRow(there.name, (there,))), None, ours(**keys)
+    )
+    found = "".join(advice.of_joined_bridges(read_bridge(row), {"br0": row, "br-ex": other}))
+    assert says(found, "patch port to-ex ", "br-ex, ", *uplinks) if uplinks else found == ""
 
 
 def test_a_patch_port_whose_peer_is_not_known_is_named_alone() -> None:
