@@ -95,13 +95,17 @@ class PortVlans:
 
     `native`: the VLAN of frames without a tag or with tag 0; None if such frames are dropped.
     `takes_tagged`: False for an access port. `native_tagged`: whether frames of the native VLAN are
-    sent with a tag. The default is a trunk for all VLANs.
+    sent with a tag. `untags`: whether a tag without a VLAN, which has only a priority, is removed from
+    frames that the port sends. `not_flooded`: the VLANs in which the port sends only frames to known
+    addresses. The default is a trunk for all VLANs.
     """
 
     carried: VlanSet = EVERY_VLAN
     native: int | None = 0
     takes_tagged: bool = True
     native_tagged: bool = False
+    untags: bool = False
+    not_flooded: VlanSet = VlanSet()
 
     def vlan_of(self, tag: int) -> int | None:
         """Return the VLAN of a received frame with this tag (0: no tag); None if the frame is dropped."""
@@ -116,6 +120,11 @@ class PortVlans:
     def tag_out(self, vlan: int) -> int:
         """Return the tag of frames of this VLAN that the port sends; 0 if they are untagged."""
         return 0 if vlan == self.native and not self.native_tagged else vlan
+
+    @property
+    def flooded(self) -> VlanSet:
+        """The VLANs whose flooded frames the port sends."""
+        return self.carried - self.not_flooded if self.not_flooded else self.carried
 
     @property
     def essential(self) -> VlanSet:
@@ -137,7 +146,7 @@ TRUNK = PortVlans()
 
 def access(vlan: int) -> PortVlans:
     """Return the configuration of an access port in `vlan`."""
-    return PortVlans(VlanSet.of(vlan), vlan, takes_tagged=False)
+    return PortVlans(VlanSet.of(vlan), vlan, takes_tagged=False, untags=True)
 
 
 def port_vlans(mode: str | None, tag: int | None, trunks: Iterable[int]) -> PortVlans:
@@ -154,7 +163,11 @@ def port_vlans(mode: str | None, tag: int | None, trunks: Iterable[int]) -> Port
     if mode in ("native-tagged", "native-untagged"):
         # Untagged frames belong to the native VLAN, so no frame can belong to VLAN 0.
         carried = (named - UNTAGGED) | VlanSet.of(native)
-        return PortVlans(carried, native, native_tagged=mode == "native-tagged" and native > 0)
+        tagged = mode == "native-tagged"
+        if native:
+            return PortVlans(carried, native, native_tagged=tagged)
+        # Open vSwitch floods untagged frames to the port only if `trunks` contains 0.
+        return PortVlans(carried, untags=not tagged, not_flooded=UNTAGGED - named)
     return PortVlans(named, 0 if 0 in named else None)
 
 

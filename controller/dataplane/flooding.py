@@ -226,9 +226,9 @@ class _VlanClass:
 
 
 def _vlan_classes(team: Team) -> Iterator[_VlanClass]:
-    largest_first = classes(frozenset(port.vlans.carried for port in team.vm_ports))
+    largest_first = classes(frozenset(port.vlans.flooded for port in team.vm_ports))
     for vlans in largest_first:
-        ports = tuple(port for port in team.vm_ports if vlans <= port.vlans.carried)
+        ports = tuple(port for port in team.vm_ports if vlans <= port.vlans.flooded)
         yield _VlanClass(vlans, ports, is_rest=vlans is largest_first[0])
 
 

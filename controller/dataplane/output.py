@@ -71,7 +71,7 @@ def _port_out(ofport: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
     out, carried = specs.Output(openflow_port(ofport)), vlans.carried
     target: specs.Fields = {Register.TARGET: ofport}
     untagged = None if vlans.native_tagged else vlans.native
-    if untagged or (untagged == 0 and not vlans.takes_tagged):
+    if untagged or (untagged == 0 and vlans.untags):
         # The switch accepts pop_vlan only in a flow that matches tagged frames.
         in_native = {**target, "vlan_vid": tables.TAGGED, Register.VLAN: untagged}
         yield flow(Table.PORT_OUT, 20, in_native, specs.PopVlan(), out)

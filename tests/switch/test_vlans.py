@@ -59,6 +59,9 @@ WAYS = {
     "trunk 10,20": way("trunks=10,20", v10=10, v20=20),
     "native-untagged 10": way("vlan_mode=native-untagged", "tag=10", v10=0, v20=20, v30=30),
     "native-tagged 10": way("vlan_mode=native-tagged", "tag=10", "trunks=20", v10=0, v20=20),
+    "native-untagged": way("vlan_mode=native-untagged", v0=0, v10=10, v20=20, v30=30),
+    "native-untagged, not 0": way("vlan_mode=native-untagged", "trunks=10", v0=0, v10=10),
+    "native-tagged, not 0": way("vlan_mode=native-tagged", "trunks=10", v0=0, v10=10),
     "LOCAL, native-untagged 20": way(
         "vlan_mode=native-untagged", "tag=20", "trunks=30", v20=0, v30=30
     ),

@@ -62,7 +62,7 @@ def test_classes_are_all_vlans_once_and_each_lies_in_a_set_as_a_whole(
 
 # ---- Port records ----------------------------------------------------------------------
 
-TEN, TWENTY = VlanSet.of(10), VlanSet.of(20)
+ZERO, TEN, TWENTY = (VlanSet.of(vlan) for vlan in (0, 10, 20))
 TAGGED_ONLY = EVERY_VLAN - VlanSet.of(0)
 
 
@@ -86,11 +86,13 @@ TAGGED_ONLY = EVERY_VLAN - VlanSet.of(0)
         (("native-untagged", 10, (20,)), PortVlans(TEN | TWENTY, 10)),
         (("native-untagged", 10, (0, 20)), PortVlans(TEN | TWENTY, 10)),
         (("native-untagged", 10, (10, 20)), PortVlans(TEN | TWENTY, 10)),
-        (("native-untagged", None, ()), TRUNK),
-        (("native-untagged", 0, (20,)), PortVlans(VlanSet.of(0) | TWENTY)),
+        (("native-untagged", None, ()), PortVlans(untags=True)),
+        (("native-untagged", 0, (20,)), PortVlans(ZERO | TWENTY, untags=True, not_flooded=ZERO)),
+        (("native-untagged", 0, (0, 20)), PortVlans(ZERO | TWENTY, untags=True)),
         (("native-tagged", 10, ()), PortVlans(TAGGED_ONLY, 10, native_tagged=True)),
         (("native-tagged", 10, (20,)), PortVlans(TEN | TWENTY, 10, native_tagged=True)),
         (("native-tagged", None, ()), TRUNK),
+        (("native-tagged", None, (20,)), PortVlans(ZERO | TWENTY, not_flooded=ZERO)),
     ],
     ids=str,
 )
