@@ -310,7 +310,7 @@ def _strangers(
         what = missing[name] or f"which may be {' or '.join(gone)} under another name"
         remedy = f"add {name} as well"
         if name in places:
-            replaced = _replacing(row, bond, uplinks, places)
+            replaced = replacing(row, bond, uplinks, places)
             remedy = f"use it instead of {places[name]}: {replaced}"
         elif bond is not None:
             remedy = f"add it to {bond.name}: ovs-vsctl {_into(row, bond, name)}"
@@ -321,19 +321,19 @@ def _strangers(
         )
 
 
-def _replacing(
-    row: BridgeRow, bond: PortRow | None, uplinks: tuple[str, ...], places: Mapping[str, str]
+def replacing(
+    row: BridgeRow, bond: PortRow | None, uplinks: Iterable[str], places: Mapping[str, str]
 ) -> str:
     """Return the command that replaces absent uplinks. `places`: new interface -> absent uplink."""
     if bond is not None:
-        steps = [_into(row, bond, name) for name in places]
+        steps = [_into(row, bond, name) for name in places if name not in _names(bond)]
         old_members = (quoted(old) for old in places.values() if old in _names(bond))
         steps += [f"del-bond-iface {quoted(bond.name)} {old}" for old in old_members]
     else:
         steps = [_del_port(row, old) for old in places.values() if old in _present(row)]
     if bond is None or PREFIX + "uplinks" in row.external_ids:
         new = {old: name for name, old in places.items()}
-        steps.append(_naming(row, [new.get(name, name) for name in uplinks]))
+        steps.append(_naming(row, dict.fromkeys(new.get(name, name) for name in uplinks)))
     return f"ovs-vsctl {' -- '.join(steps)}"
 
 

@@ -17,9 +17,9 @@ from controller.bridge.fleet import Fleet
 from controller.config import columns, controllers
 from controller.config.controllers import SECURE
 from controller.config.kept_keys import last_keys
-from controller.config.membership import NO_OFPORT
+from controller.config.membership import NO_OFPORT, replacing
 from controller.config.reader import WAITS
-from controller.config.rows import PREFIX, BridgeRow
+from controller.config.rows import PREFIX, BridgeRow, PortRow
 from controller.config.values import UplinkConfig
 from controller.dataplane.tables import ADDRESSES_PER_PORT_MAX
 from controller.features.flooded import LOOPS_PPS
@@ -247,7 +247,7 @@ def _ports(about: About) -> Found:
     for uplink in without if untagged else ():
         if len(without) < len(config.uplinks) or not uplink.vlans.takes_tagged:
             found = f"uplink {uplink.name} does not carry untagged frames of {first_of(untagged, between=' ')}"
-            port = quoted(_port_of(about, uplink))
+            port = quoted(_port_of(about, uplink).name)
             clear = (f"clear port {port} {one}" for one in ("tag", "vlan_mode", "trunks"))
             text = f"{found}; to carry all VLANs: ovs-vsctl {' -- '.join(clear)}"
             yield LINKS, WARNING, "untagged", text
@@ -256,10 +256,10 @@ def _ports(about: About) -> Found:
         yield LINKS, NOTE, "port-down", f"{text} {_set(about, down[0], 'up')}"
 
 
-def _port_of(about: About, uplink: UplinkConfig) -> str:
-    """Return the name of an uplink's port, which is the bond's for a member."""
+def _port_of(about: About, uplink: UplinkConfig) -> PortRow:
+    """Return an uplink's port, which is the bond for a member."""
     (port,) = (p for p in about.row.ports if uplink.name in {i.name for i in p.interfaces})
-    return port.name
+    return port
 
 
 def _set(about: About, port: str, flag: str) -> str:
@@ -340,12 +340,11 @@ def _why_down(about: About, uplink: UplinkConfig, working: Iterable[UplinkConfig
         return "link is down; check its cable and its upstream switch port"
     set_up = f"to set it up: {_set(about, uplink.name, 'up')}"
     # A renamed device that was added to the bond again has the same address.
-    names = [other.name for other in working if other.mac == uplink.mac]
-    if names and about.bridge.config.on_bond:
-        bond, name = _port_of(about, uplink), quoted(uplink.name)
-        remove = f"ovs-vsctl del-bond-iface {quoted(bond)} {name}"
-        found = f"its device is down, or was renamed to {names[0]}"
-        return f"{found}; if it was renamed: {remove}; or, {set_up}"
+    new = next((other.name for other in working if other.mac == uplink.mac), None)
+    if new is not None and about.bridge.config.on_bond:
+        uplinks = [one.name for one in about.bridge.config.uplinks]
+        replaced = replacing(about.row, _port_of(about, uplink), uplinks, {new: uplink.name})
+        return f"its device is down, or was renamed to {new}; if it was renamed: {replaced}; or, {set_up}"
     return f"its device is down; {set_up}"
 
 

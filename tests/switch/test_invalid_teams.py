@@ -42,6 +42,13 @@ def renamed_and_added(bed: Bed) -> None:
     bed.ovs.vsctl("add-bond-iface", bed.bond, rename(bed))
 
 
+def listed_and_renamed(bed: Bed) -> None:
+    """The same, with uplinks that are listed in their order."""
+    names = ",".join(uplink.name for uplink in bed.uplinks)
+    bed.ovs.vsctl("set", "bridge", bed.bridge, f'external_ids:ovs-lbt-uplinks="{names}"')
+    renamed_and_added(bed)
+
+
 def renamed_uplink(bed: Bed) -> None:
     bed.ovs.vsctl("del-port", bed.bridge, bed.uplinks[1].name)
     bed.ovs.vsctl("add-port", bed.bridge, rename(bed))
