@@ -125,6 +125,23 @@ def test_what_happens_in_the_grace_forms_no_loop(
 
 
 @on_both
+def test_a_reset_of_the_database_forms_no_loop(bed: Bed, service: Service) -> None:
+    service.attach(bed)
+    before = bindings(bed, service)
+    for _ in range(3):
+        assert copies(bed, lambda: bed.ovs.vsctl("emer-reset")) <= MOST_COPIES
+        wait_until(lambda: has_ours(bed), "the flows are back")
+        told, advice = service.command("check", bed.bridge), f"set-fail-mode {bed.bridge} secure"
+        assert says(told.stdout, "fail_mode", advice) is not bed.spec.on_bond
+        if not bed.spec.on_bond:
+            bed.ovs.vsctl(*advice.split())
+    wait_until(lambda: service.command("check", bed.bridge).returncode == 0, "check is content")
+    serves_both_ways(bed)
+    assert bindings(bed, service) == before
+    service.do("detach", bed.bridge)
+
+
+@on_both
 def test_without_keys_the_flows_stay_and_form_no_loop(
     bed: Bed, service: Service, grace_s: Callable[[float], None]
 ) -> None:
