@@ -413,6 +413,14 @@ PORT_ROWS = _rows_of(
 CONTROLLER_ROWS = _rows_of(
     "Controller", connection_mode=st.sampled_from([[], ["in-band"], ["out-of-band"]])
 )
+
+
+def _has_each_interface_once(bridge: Any) -> bool:
+    """As ovsdb-server ensures it by an index."""
+    names = [interface.name for port in bridge.ports for interface in port.interfaces]
+    return len({*names}) == len(names)
+
+
 REPLICAS = _rows_of(
     "Bridge",
     ports=st.lists(PORT_ROWS, max_size=2),
@@ -421,7 +429,7 @@ REPLICAS = _rows_of(
     flood_vlans=st.lists(VLANS, max_size=2),
     flow_tables=st.just({}),
     mirrors=st.just([]),
-)
+).filter(_has_each_interface_once)
 
 
 def _replica(row: Any) -> None:
