@@ -67,6 +67,26 @@ TOLD = {
         " / frames of DPDK ports vnet0 are forwarded by…",
     ),
     "DPDK and offload": (f"{DPDK} :hw_offload=True", "…hw-offload: a DPDK card…"),
+    **{
+        f"{policy} by {connection_hash}": (
+            f"{CARD} policy={policy} connection-hash={connection_hash}",
+            f"…hw-offload with {policy}: {what}…",
+        )
+        for policy in ("dynamic", "adaptive", "address-hash")
+        for connection_hash, what in (
+            ("dp_hash", "connection-hash is dp_hash…are forwarded in software"),
+            ("auto", "each connection or address that is hashed"),
+        )
+    },
+    # dp_hash is chosen where no card forwards, unless a key says otherwise.
+    "no card, auto": (
+        f"{VETHS} connection-hash=auto",
+        "…hw-offload with dynamic: uplinks eth1, eth2 cannot offload tc flows, so connections…",
+    ),
+    "no card, multipath": (
+        f"{VETHS} connection-hash=multipath",
+        "…hw-offload with dynamic: each connection…",
+    ),
 }
 
 
@@ -76,52 +96,26 @@ def test_what_is_told(case: str) -> None:
     assert re.fullmatch(pattern(told), " / ".join(offload(words).told))
 
 
-@pytest.mark.parametrize(("words", "by_tc"), [("bond", False), (CARD, True), (IN_USERSPACE, False)])
-def test_only_tc_counts_without_headers(words: str, by_tc: bool) -> None:
-    assert offload(words).by_tc is by_tc
-
-
-def of_hashing(words: str) -> str:
-    """What is told of policies that hash connections."""
-    return " / ".join(t for t in offload(words).told if t.startswith("hw-offload with "))
-
-
-@pytest.mark.parametrize("policy", ["dynamic", "adaptive", "address-hash"])
-@pytest.mark.parametrize(("connection_hash", "in_software"), [("dp_hash", True), ("auto", False)])
-def test_what_dp_hash_hashes_is_said_to_stay_in_software(
-    policy: str, connection_hash: str, in_software: bool
-) -> None:
-    found = of_hashing(f"{CARD} policy={policy} connection-hash={connection_hash}")
-    assert found.startswith(f"hw-offload with {policy}: ")
-    assert ("are forwarded in software" in found) is in_software
-
-
-@pytest.mark.parametrize(("wanted", "in_software"), [("auto", True), ("multipath", False)])
-def test_where_no_card_forwards_connections_are_hashed_by_dp_hash_unless_a_key_says_otherwise(
-    wanted: str, in_software: bool
-) -> None:
-    found = of_hashing(f"{VETHS} connection-hash={wanted}")
-    assert found.startswith("hw-offload with dynamic: ")
-    assert ("cannot offload tc flows, so connections that use dp_hash" in found) is in_software
-
-
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "by_tc", "no_card"),
     [
-        (VETHS, "uplinks eth1, eth2 cannot offload tc flows"),
-        (f"{VETHS} eth2@offloads=True", None),
-        (f"{VETHS} eth2@offloads=None", None),
-        (f"{VETHS} {both('offloads=None')}", None),
-        (f"{VETHS} {both('offloads=True')} :tc_policy=skip_hw", "tc-policy is skip_hw"),
-        (f"{VETHS} {both('offloads=True')} :tc_policy=skip_sw", None),
-        (CARD, None),
-        (f"{DPDK} :hw_offload=True", None),
-        (f"{VETHS} :in_userspace=True", "datapath_type netdev offloads to DPDK cards only"),
-        (f"{VETHS} :hw_offload=False", None),
+        (VETHS, True, "uplinks eth1, eth2 cannot offload tc flows"),
+        (f"{VETHS} eth2@offloads=True", True, None),
+        (f"{VETHS} eth2@offloads=None", True, None),
+        (f"{VETHS} {both('offloads=None')}", True, None),
+        (f"{VETHS} {both('offloads=True')} :tc_policy=skip_hw", True, "tc-policy is skip_hw"),
+        (f"{VETHS} {both('offloads=True')} :tc_policy=skip_sw", True, None),
+        (CARD, True, None),
+        (f"{DPDK} :hw_offload=True", False, None),
+        (IN_USERSPACE, False, "datapath_type netdev offloads to DPDK cards only"),
+        (f"{VETHS} :hw_offload=False", False, None),
     ],
 )
-def test_that_no_card_forwards_is_said_only_if_it_is_certain(words: str, why: str | None) -> None:
-    assert offload(words).no_card == why
+def test_tc_counts_without_headers_and_no_card_forwards_only_if_that_is_certain(
+    words: str, by_tc: bool, no_card: str | None
+) -> None:
+    found = offload(words)
+    assert (found.by_tc, found.no_card) == (by_tc, no_card)
 
 
 # ---- what cannot work ------------------------------------------------------------------------
