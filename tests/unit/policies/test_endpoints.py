@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,44 +19,28 @@ def used(vms: list[Vm], placed: dict[str, str]) -> dict[str, Load]:
     return loads
 
 
-def test_vms_leave_a_full_endpoint_and_no_more_than_need_to() -> None:
-    vms = [Vm(f"vm{n}", Load(20.0, 1.0), "a") for n in range(4)]
-    placed = assign(vms, TWO)
-    assert sorted(placed.values()) == ["a", "a", "b", "b"]
-
-
-def test_both_directions_count() -> None:
+Drawn = tuple[str | None, float, float]
+# What is special, the endpoint of each VM with what it sends and receives, the endpoints' capacities,
+# and the endpoint that each VM should use.
+ASSIGNED: dict[str, tuple[list[Drawn], dict[str, float], str]] = {
+    "no more VMs leave a full endpoint than need to": ([("a", 20.0, 1.0)] * 4, TWO, "bbaa"),
     # By what they send alone, the VMs are even already.
-    vms = [
-        Vm("vm1", Load(10.0, 60.0), "a"),
-        Vm("vm2", Load(10.0, 60.0), "a"),
-        Vm("vm3", Load(10.0, 1.0), "b"),
-        Vm("vm4", Load(10.0, 1.0), "b"),
-    ]
-    loads = used(vms, assign(vms, TWO))
-    assert max(load.rx_bps for load in loads.values()) == 61.0
+    "received traffic counts": ([("a", 10.0, 60.0)] * 2 + [("b", 10.0, 1.0)] * 2, TWO, "baab"),
+    "little gain moves no VM": ([("a", 50.0, 0.0), ("b", 49.0, 0.0), ("a", 1.0, 0.0)], TWO, "aba"),
+    "unknown endpoints": ([("a", 30.0, 0.0), (None, 10.0, 0.0), ("gone", 9.0, 0.0)], TWO, "abb"),
+    # They may not stay idle.
+    "idle VMs are spread": ([(None, 0.0, 0.0)] * 6, TWO, "ababab"),
+    "capacities count": ([(None, 10.0, 0.0)] * 11, {"a": 1000.0, "b": 100.0}, "aaaaaaaabaa"),
+}
 
 
-def test_what_is_good_enough_stays() -> None:
-    vms = [Vm("vm1", Load(50.0), "a"), Vm("vm2", Load(49.0), "b"), Vm("vm3", Load(1.0), "a")]
-    assert assign(vms, TWO) == {"vm1": "a", "vm2": "b", "vm3": "a"}
-
-
-def test_a_vm_whose_endpoint_is_not_known_gets_one() -> None:
-    vms = [Vm("old", Load(30.0), "a"), Vm("new", Load(10.0)), Vm("lost", Load(9.0), "gone")]
-    assert assign(vms, TWO) == {"old": "a", "new": "b", "lost": "b"}
-
-
-def test_idle_vms_are_spread() -> None:
-    """They may not stay idle."""
-    placed = assign([Vm(f"vm{n}", Load()) for n in range(6)], TWO)
-    assert sorted(placed.values()) == ["a", "a", "a", "b", "b", "b"]
-
-
-def test_capacities_count() -> None:
-    vms = [Vm(f"vm{n}", Load(10.0)) for n in range(11)]
-    placed = assign(vms, {"a": 1000.0, "b": 100.0})
-    assert sorted(placed.values()).count("b") == 1
+@pytest.mark.parametrize(("drawn", "capacities_bps", "expected"), ASSIGNED.values(), ids=ASSIGNED)
+def test_endpoints_that_vms_should_use(
+    drawn: list[Drawn], capacities_bps: dict[str, float], expected: str
+) -> None:
+    vms = [Vm(f"vm{n}", Load(tx, rx), at) for n, (at, tx, rx) in enumerate(drawn)]
+    placed = assign(vms, capacities_bps)
+    assert [placed[vm.name] for vm in vms] == [*expected]
 
 
 @given(
