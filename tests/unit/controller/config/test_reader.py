@@ -46,6 +46,10 @@ def the_port(config: BridgeConfig) -> VmPortConfig:
     return vm_port
 
 
+def uplink_names(config: BridgeConfig) -> list[str]:
+    return [uplink.name for uplink in config.uplinks]
+
+
 def messages(config: BridgeConfig) -> list[str]:
     return [str(error) for error in config.errors]
 
@@ -69,6 +73,7 @@ GOOD: dict[str, tuple[str, Read, object, str, object]] = {
         *("Bridge br0", attrgetter("path_check_targets"), (), "192.0.2.1,2001:db8::1%20"),
         (CheckedHost("192.0.2.1", 0), CheckedHost("2001:db8::1", 20)),
     ),
+    "uplinks": ("Bridge br0", uplink_names, ["eth1", "eth2"], "eth2,eth1", ["eth2", "eth1"]),
     "capacity-mbps": ("Interface eth1", lambda c: c.uplinks[0].capacity_bps, None, "2500", 2.5e9),
     "role": ("Interface eth1", lambda c: c.uplinks[0].role, Role.ACTIVE, "standby", Role.STANDBY),
     "pin": ("Interface vnet0", lambda c: the_port(c).rules.pin, None, "eth2", "eth2"),
@@ -117,8 +122,8 @@ def with_key(key: str, text: str | None, last: BridgeConfig | None = None) -> Br
 def test_these_tables_name_every_key_of_a_bridge() -> None:
     written_by_us = {"no-flood-before", "before", "team", "unconfirmed", "uplink-keys"}
     of_bridge = {key for key, (record, *_) in GOOD.items() if record == "Bridge br0"}
-    assert of_bridge | written_by_us | {"uplinks"} == BRIDGE_KEYS.keys()
-    assert BAD.keys() == GOOD.keys() | {"uplinks"}
+    assert of_bridge | written_by_us == BRIDGE_KEYS.keys()
+    assert BAD.keys() == GOOD.keys()
 
 
 @pytest.mark.parametrize("key", GOOD)
@@ -154,27 +159,12 @@ def test_keys_of_others_and_what_attach_notes_for_detach_are_no_errors() -> None
 # ---- uplinks ---------------------------------------------------------------------------
 
 
-def uplink_names(config: BridgeConfig) -> list[str]:
-    return [uplink.name for uplink in config.uplinks]
-
-
 def test_two_bonds_leave_the_choice_to_the_operator() -> None:
     other = PortRow("bond1", (interface("eth3", 3), interface("eth4", 4)))
     row = bridge(bond(ETH1, ETH2), other)
     assert read_bridge(row).uplinks == ()
     chosen = replace(row, external_ids=ours(policy="explicit", uplinks="eth3,eth4"))
     assert uplink_names(read_bridge(chosen)) == ["eth3", "eth4"]
-
-
-@pytest.mark.parametrize("text", BAD["uplinks"])
-def test_a_bad_list_of_uplinks_keeps_the_last_good_one(text: str) -> None:
-    good = read_bridge(on_a_bond(ours(uplinks="eth2,eth1")))
-    config = read_bridge(on_a_bond(ours(uplinks=text)), good)
-    assert uplink_names(config) == ["eth2", "eth1"]
-    expected = "2 to 64 interface names, comma-separated"
-    assert messages(config) == [
-        f"Bridge br0 ovs-lbt-uplinks: {text or NOTHING} is invalid; expected {expected}"
-    ]
 
 
 # ---- VM ports --------------------------------------------------------------------------
