@@ -224,20 +224,18 @@ def test_a_connection_off_its_home_has_the_address_of_the_uplink_it_uses(
     }
 
 
-@pytest.mark.parametrize("what", HOME_ONLY.values(), ids=HOME_ONLY.keys())
-def test_what_tells_where_the_sender_is_leaves_by_its_home(what: dict[str, int]) -> None:
-    away = ((UPLINKS[3],),) * 4
-    team = spread(Classifier.TRANSPORT, away, off_home_macs=OFF_HOME_MACS)
+@pytest.mark.parametrize(
+    ("kind", "on_a_lag"),
+    [*((kind, False) for kind in HOME_ONLY | REPORTS), *((kind, True) for kind in FRAMES)],
+)
+def test_a_transport_hash_spreads_what_tells_where_the_sender_is_only_on_a_lag(
+    kind: str, on_a_lag: bool
+) -> None:
+    away, what = ((UPLINKS[3],),) * 4, FRAMES[kind]
+    macs = {} if on_a_lag else OFF_HOME_MACS
+    team = spread(Classifier.TRANSPORT, away, hears_everywhere=on_a_lag, off_home_macs=macs)
     (copy,) = sent_by(team, what)
-    assert copy.port == team.vm_ports[0].order[0]
-    assert copy.frame["eth_src"] == what["eth_src"]
-
-
-@pytest.mark.parametrize("what", FRAMES.values(), ids=FRAMES.keys())
-def test_on_a_lag_all_of_a_transport_hash_is_spread(what: dict[str, int]) -> None:
-    away = ((UPLINKS[3],),) * 4
-    (copy,) = sent_by(spread(Classifier.TRANSPORT, away, hears_everywhere=True), what)
-    assert copy.port == UPLINKS[3]
+    assert copy.port == (UPLINKS[3] if on_a_lag else team.vm_ports[0].order[0])
     assert copy.frame["eth_src"] == what["eth_src"]
 
 
@@ -330,16 +328,3 @@ def test_a_hash_adds_its_own_and_changes_the_bindings_of_its_vm_ports_only(team:
     for flow in made.add_flows:
         drops_ours = flow.table in (Table.FROM_UPLINK, Table.LEARN) and not flow.actions
         assert flow.table in HASH_TABLES or drops_ours
-
-
-@given(spread_teams(), st.data())
-def test_a_bucket_moves_by_one_group(team: Team, data: st.DataObject) -> None:
-    (made,) = team.hashes
-    if not made.buckets:
-        return
-    index = data.draw(st.integers(0, len(made.buckets) - 1))
-    buckets = list(made.buckets)
-    buckets[index] = tuple(data.draw(st.permutations(buckets[index])))
-    moved = replace(team, hashes=(replace(made, buckets=tuple(buckets)),))
-    changes = pipeline.changes(build(moved), build(team))
-    assert len(changes) == len(changes.modify_groups) <= 1
