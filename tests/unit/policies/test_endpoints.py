@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +24,7 @@ def used(vms: list[Vm], placed: dict[str, str]) -> dict[str, Load]:
 Drawn = tuple[str | None, float, float]
 # What is special, the endpoint of each VM with what it sends and receives, the endpoints' capacities,
 # and the endpoint that each VM should use.
-ASSIGNED: dict[str, tuple[list[Drawn], dict[str, float], str]] = {
+ASSIGNED: dict[str, tuple[Sequence[Drawn], dict[str, float], str]] = {
     "no more VMs leave a full endpoint than need to": ([("a", 20.0, 1.0)] * 4, TWO, "bbaa"),
     # By what they send alone, the VMs are even already.
     "received traffic counts": ([("a", 10.0, 60.0)] * 2 + [("b", 10.0, 1.0)] * 2, TWO, "baab"),
@@ -36,7 +38,7 @@ ASSIGNED: dict[str, tuple[list[Drawn], dict[str, float], str]] = {
 
 @pytest.mark.parametrize(("drawn", "capacities_bps", "expected"), ASSIGNED.values(), ids=ASSIGNED)
 def test_endpoints_that_vms_should_use(
-    drawn: list[Drawn], capacities_bps: dict[str, float], expected: str
+    drawn: Sequence[Drawn], capacities_bps: dict[str, float], expected: str
 ) -> None:
     vms = [Vm(f"vm{n}", Load(tx, rx), at) for n, (at, tx, rx) in enumerate(drawn)]
     placed = assign(vms, capacities_bps)
