@@ -16,7 +16,7 @@ from controller.api.events import (
     Sample,
     UnitCountersRead,
 )
-from controller.dataplane import pipeline, specs, tables
+from controller.dataplane import pipeline, tables
 from controller.dataplane.specs import Changes, FlowSpec
 from controller.dataplane.tables import Kind, Register, Table, cookie
 from controller.dataplane.team import Address, Team, VmPort
@@ -63,15 +63,6 @@ def test_an_answer_has_the_number_of_its_request() -> None:
         assert as_told(here, Asked.FLOWS + of, ()) is None
         read = as_told(here, Asked.GROUPS + of, ())
         assert isinstance(read, InstalledRead) and read.number == number
-
-
-def test_nothing_has_to_be_changed_on_a_switch_that_has_everything() -> None:
-    mods = wrapped(Changes(add_groups=tuple(PIPELINE.groups.values())))
-    read = installed(
-        Replies(), map(as_stats, PIPELINE.flows.values()), map(group_description, mods)
-    )
-    flows, groups = {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
-    assert not pipeline.changes(PIPELINE, specs.Pipeline(flows, groups))
 
 
 def test_what_is_installed_is_decoded_again_only_when_it_has_changed(
