@@ -284,16 +284,6 @@ def test_a_host_gets_one_question_in_a_round_and_the_short_one_in_every_other() 
     assert asked(plan, 6) == [short, medium, short, long, short, medium]
 
 
-def test_long_questions_have_rounds_halfway_between() -> None:
-    checks = PathChecks()
-    checks.follow_config(tuple(sorted(between("a", "b", mtus=MTUS))))
-    checks.begin_round(10.0)
-    assert checks.due_s == 10.0 + INTERVAL_S
-    checks.follow_config(tuple(sorted(PLANS["two and a host, of three MTUs"])))
-    checks.begin_round(20.0)
-    assert checks.due_s == 20.0 + INTERVAL_S / 2
-
-
 def test_many_long_questions_are_asked_in_parts() -> None:
     hosts = [f"192.0.2.{n}" for n in range(1, 49)]
     plan = tuple(sorted(Path(1500, 0, "a", host, True) for host in hosts))
