@@ -302,7 +302,8 @@ def test_a_clock_that_is_set_during_a_request_changes_no_deadline(
             return until_s if abs(until_s - change["left_s"]) < 1 else None
 
         left_s = wait_until(deadline_s, "the deadline is stored")
-        assert left_s is not None and 0 < left_s < wait_s - 3
+        # A command waits at most 1 s for a database that does not answer, and is carried out then.
+        assert left_s is not None and 0 < left_s < wait_s - 2
         assert own.command("confirm", bed.bridge).returncode == 0
         own.do("detach", bed.bridge)
     finally:

@@ -121,6 +121,7 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 class Bench:
     service: Service
     runner: subprocess.Popen[str]
+    directory: Path
 
     def called(self, text: str) -> tuple[int, str, str]:
         """A command line's exit status, standard output and standard error."""
@@ -132,6 +133,9 @@ class Bench:
         assert self.runner.stdin and self.runner.stdout
         print(json.dumps(words), file=self.runner.stdin, flush=True)
         status, out, err = json.loads(self.runner.stdout.readline())
+        for bundle in self.directory.glob("*.tar.gz"):
+            # The next bundle has the same name if it is written in the same second.
+            bundle.unlink()
         if words[0] == "attach" and status == 0:
             wait_until(self._connected, "all bridges are connected")
         return status, out, err
@@ -160,7 +164,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         )
         try:
             service.start()
-            yield Bench(service, runner)
+            yield Bench(service, runner, tmp_path)
         finally:
             service.kill()
             runner.communicate(timeout=HANG_S)
