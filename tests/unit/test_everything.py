@@ -82,6 +82,10 @@ def test_a_part_counts_until_something_that_it_reads_changes(tmp_path: Path) -> 
     for many in ("checks/lint", "checks/unit", "checks/wire", "bookworm/ryu", "noble/test-quick"):
         assert not counts(second, name=many), "its command does not tell which it runs"
     assert counts(second, name="noble/attach") and counts(second, name="fuzz/frames")
+    before = commit("tests/unit/test_x.py", "")
+    commit("tests/unit/test_y.py", "from tests.unit.test_x import x")
+    commit("tests/unit/test_x.py", "x = 1")
+    assert counts(before), "only unit tests import that file"
     commit("tests/switch/test_attach.py", "from tests.switch.test_vlans import x")
     commit("tests/switch/test_vlans.py", "x = 1")
     assert not counts(third, name="times/lacp"), "others import that file"
