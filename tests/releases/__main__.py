@@ -253,7 +253,7 @@ def _everything(options: argparse.Namespace) -> int:
     again = {part.name for part in wanted} if options.again else set()
     known = {part.name for part in all_parts}
     found = {one["name"]: one for one in earlier if one["name"] in known}
-    old = {*everything.old(earlier, CHECKOUT)} | again
+    old = {*everything.old(found.values(), CHECKOUT)} | again
     left = [part for part in wanted if part.name in old or part.name not in found]
     left = everything.planned(left, took_s)
     print(f"{len(wanted) - len(left)} of {len(wanted)} parts passed before")
