@@ -302,7 +302,7 @@ def unknown_names(at: Stage) -> Generator[Case]:
         yield Case(at.asks("set", "bridge", at.br, "threshold"), shows="threshold")
         yield Case(at.asks("--help"), {"COMMAND": "check"}, shows="ovs-lbt check")
         yield Case(at.asks("history", "nobr"), shows=at.br)
-        yield Case(at.asks("history", "nobr"), shows=at.vm)
+        yield Case(at.asks("history", "--port", "novm"), shows=at.vm)
         yield Case(at.asks("get", "bridge", at.br, "thresold"), shows="threshold")
         yield Case(at.asks("pin", at.first, at.second), shows=at.vm)
         yield Case(at.asks("explain", "novm"), shows=at.vm)

@@ -106,6 +106,7 @@ def test_what_is_told(case: str) -> None:
         (f"{VETHS} {both('offloads=True')} :tc_policy=skip_hw", True, "tc-policy is skip_hw"),
         (f"{VETHS} {both('offloads=True')} :tc_policy=skip_sw", True, None),
         (CARD, True, None),
+        ("bond", False, None),
         (f"{DPDK} :hw_offload=True", False, None),
         (IN_USERSPACE, False, "datapath_type netdev offloads to DPDK cards only"),
         (f"{VETHS} :hw_offload=False", False, None),

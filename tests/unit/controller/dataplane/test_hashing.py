@@ -328,3 +328,16 @@ def test_a_hash_adds_its_own_and_changes_the_bindings_of_its_vm_ports_only(team:
     for flow in made.add_flows:
         drops_ours = flow.table in (Table.FROM_UPLINK, Table.LEARN) and not flow.actions
         assert flow.table in HASH_TABLES or drops_ours
+
+
+@given(spread_teams(), st.data())
+def test_a_bucket_moves_by_one_group(team: Team, data: st.DataObject) -> None:
+    (made,) = team.hashes
+    if not made.buckets:
+        return
+    index = data.draw(st.integers(0, len(made.buckets) - 1))
+    buckets = list(made.buckets)
+    buckets[index] = tuple(data.draw(st.permutations(buckets[index])))
+    moved = replace(team, hashes=(replace(made, buckets=tuple(buckets)),))
+    changes = pipeline.changes(build(moved), build(team))
+    assert len(changes) == len(changes.modify_groups) <= 1

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.dataplane import pipeline
 from controller.dataplane.pipeline import build
 from controller.dataplane.tables import BROADCAST, VLAN_PRESENT, Register, Table, openflow_port
 from controller.dataplane.team import Team
@@ -62,3 +63,15 @@ def test_unicast_to_a_forgotten_address_is_delivered_from_its_uplink_only(
             came_by += [uplink] * len(copies)
         in_force = [u for u in address.order if u in alive][:1]
         assert came_by == (in_force if address.vlan in port.vlans.carried else [])
+
+
+@given(teams(), st.data())
+def test_moving_an_address_changes_one_group(team: Team, data: st.DataObject) -> None:
+    if not team.addresses:
+        return
+    index = data.draw(st.integers(0, len(team.addresses) - 1))
+    anew = list(team.addresses)
+    order = tuple(data.draw(st.permutations(anew[index].order)))
+    anew[index] = replace(anew[index], order=order)
+    made = pipeline.changes(build(replace(team, addresses=tuple(anew))), build(team))
+    assert len(made) == len(made.modify_groups) <= 1
