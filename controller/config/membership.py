@@ -113,7 +113,8 @@ def members_of_bonds(row: BridgeRow) -> frozenset[str]:
 
 def likely_uplinks(row: BridgeRow) -> list[str]:
     """Return a bridge's interfaces that seem to lead to the network; the bridge may not be attached."""
-    listed = {*members_of_bonds(row), *row.external_ids.get(PREFIX + "uplinks", "").split(",")}
+    listed = {name.strip() for name in row.external_ids.get(PREFIX + "uplinks", "").split(",")}
+    listed |= members_of_bonds(row)
     return [
         interface.name
         for interface in row.interfaces

@@ -65,7 +65,7 @@ def test_nothing_is_said_of_what_is_as_it_should_be(
 
 
 PEERS: dict[str, tuple[InterfaceRow, dict[str, str], list[str]]] = {
-    "attached": (interface("eth7", 7), {"uplinks": "eth7"}, ["eth7"]),
+    "attached": (interface("eth7", 7), {"uplinks": "eth6, eth7"}, ["eth7"]),
     "a network card": (interface("eth7", 7, driver="ixgbe"), {}, ["eth7"]),
     "a representor": (interface("eth7", 7, driver="mlx5e_rep", represents=True), {}, []),
     "a VM": (interface("vnet7", 7), {}, []),
