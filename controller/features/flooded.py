@@ -50,7 +50,10 @@ class Flooded:
                 received_pps = (new.tx_packets - old.tx_packets) / for_s
                 rates[port.vlans.carried].append((sent_pps, received_pps, port.is_patch))
         # The counters of patch ports are late, so in a loop, they often differ from those of other ports.
-        groups = [*rates.values(), *([one for one in of if not one[-1]] for of in rates.values())]
+        groups = list(rates.values())
+        groups += [
+            [one for one in of if not one[-1]] for of in groups if any(one[-1] for one in of)
+        ]
         # The port through which frames circulate sends most, and need not receive any.
         others = (sorted(of)[:-1] if len(of) > 2 else of for of in groups)
         alike = (sorted(received for _, received, _ in of)[:2] for of in others if len(of) > 1)

@@ -114,15 +114,22 @@ def _alone(port: VmPortConfig, config: BridgeConfig) -> str:
 
 def of_joined_bridges(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Iterator[str]:
     """Report patch ports to bridges that also have uplinks. `rows`: all bridges of the host."""
-    peers = {i.peer: i.name for i in rows[config.name].interfaces if i.peer is not None}
-    for row in (row for row in rows.values() if row.name != config.name):
-        patches = sorted(peers[i.name] for i in row.interfaces if i.name in peers)
-        if patches and (uplinks := membership.likely_uplinks(row)):
+    leads_to = _leads_to(config, rows)
+    for name in sorted({*leads_to.values()} - {config.name}):
+        if uplinks := membership.likely_uplinks(rows[name]):
+            patches = sorted(patch for patch, bridge in leads_to.items() if bridge == name)
             yield (
-                f"patch port {first_of(patches)} leads to {row.name}, which also has uplinks"
+                f"patch port {first_of(patches)} leads to {name}, which also has uplinks"
                 f" ({first_of(uplinks)}); if they are connected to the network of {config.name}, frames"
                 " circulate: remove the patch port, or the uplinks of one bridge"
             )
+
+
+def _leads_to(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> dict[str, str]:
+    """Return the name of the bridge that each patch port leads to, if the peer exists."""
+    peers = {i.peer: i.name for i in rows[config.name].interfaces if i.peer is not None}
+    others = rows.values() if peers else ()
+    return {peers[i.name]: row.name for row in others for i in row.interfaces if i.name in peers}
 
 
 def of_patch_ports(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Iterator[str]:
@@ -131,14 +138,13 @@ def of_patch_ports(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Itera
     Patch ports are skipped if their policy spreads connections, or if rules keep them on one uplink.
     """
     patches = {i.name: i for i in rows[config.name].interfaces if i.peer is not None}
-    bridges = {i.name: row.name for row in rows.values() for i in row.interfaces}
+    leads_to = _leads_to(config, rows)
     remedy = f"ovs-lbt set bridge {quoted(config.name)} patch-unit={BY_ADDRESS}"
     for port in config.vm_ports:
         interface = patches.get(port.name)
         if interface is None or PRESETS[port.policy].classifier.hashed:
             continue
-        leads_to = bridges.get(interface.peer or "")
-        towards = f" to {leads_to}" if leads_to else ""
+        towards = f" to {leads_to[port.name]}" if port.name in leads_to else ""
         if not port.rules.unsplittable and port.unit != BY_ADDRESS:
             yield (
                 f"patch port {port.name}{towards}: {port.policy} treats all VMs behind it as one VM port,"

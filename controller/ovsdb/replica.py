@@ -80,7 +80,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
         self._lock_due_s: float | None = None
         # The requests about locks that the server has not answered yet.
         self._asked: dict[int, Ask] = {}
-        # Functions to run on the replica's thread during the election.
+        # Functions to run on the replica's thread once this service takes part in the election.
         self._to_do: queue.SimpleQueue[Callable[[float], None]] = queue.SimpleQueue()
         self._confirming: dict[int, tuple[Then, float]] = {}
         # Functions to run after `changed`.
