@@ -146,6 +146,8 @@ def measure(
     with Service(bed.ovs, log) as service:
         status.wait_connected(bridges)
         row["start_s"] = time.monotonic() - begin_s
+        # Many bridges are still compared with their configurations after they have connected.
+        await_idle(service)
         time.sleep(pace.settle_s)
         row["at_rest"] = _observe(service, pace.observe_s)
         row["rss_bytes"] = processes.rss_bytes(service.pid)
