@@ -25,7 +25,6 @@ from controller.bridge.lost_keys import LostKeys, copied, uplink_keys_kept
 from controller.bridge.phase import Phase, Turn, after
 from controller.config import controllers
 from controller.config.guests import VmNames
-from controller.config.kept_keys import with_uplink_keys
 from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
@@ -271,7 +270,7 @@ class Fleet:
         self._mark(self.lost_keys.completed(row, now_s) for row in self.database.bridges)
 
     def _mark(self, rows: Iterable[BridgeRow]) -> None:
-        self._marks.mark(map(with_uplink_keys, rows), self.database.ovn, self.addresses)
+        self._marks.mark(rows, self.database.ovn, self.addresses)
 
     def stand_by(self) -> Commands:
         """Stop managing all bridges, because another service leads."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from controller.config.guests import guests_on
+from controller.config.kept_keys import with_uplink_keys
 from controller.config.rows import BridgeRow, Endpoint, Guest, InterfaceRow, Ovn, Tunnel
 
 # A bridge's name, a tunnel's type, and the tunnel's ends, with addresses as the kernel writes them.
@@ -54,7 +55,8 @@ class Marks:
     """The records of all bridges, with marks. `mark` updates them from a new reading.
 
     A record counts as changed if it is not the same object as before. `rows`: the bridges with their
-    marks, keyed by name. A bridge remains the same object until its content changes.
+    marks and the stored keys of their uplinks, by name. A bridge remains the same object until its
+    content changes.
     """
 
     rows: dict[str, BridgeRow] = field(default_factory=dict)
@@ -99,13 +101,13 @@ class Marks:
         }
 
     def _marked(self, row: BridgeRow, last: BridgeRow | None) -> BridgeRow:
-        """Return the bridge with its marks. `last`: the previous result for an unchanged record."""
+        """Return the bridge with marks and uplinks' keys. `last`: the previous result for an unchanged record."""
 
         def on(interface: InterfaceRow) -> InterfaceRow:
             mark = self._marks.get(interface.name)
             return interface if mark is None else replace(interface, **mark._asdict())
 
-        made = row.with_interfaces(on)
+        made = with_uplink_keys(row).with_interfaces(on)
         return last if last is not None and last == made else made
 
     def _patches(self, attached: set[str]) -> dict[str, Mark]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
 
+from controller.config.kept_keys import UPLINK_KEYS_COPY
 from controller.config.marks import Marks
 from controller.config.rows import BridgeRow, Ovn, PortRow
 from tests.unit.rows import marked, ours, patch, port, tunnel
 
 OWN = {"br0": ("10.0.0.1", "2001:db8::1"), "br1": ("10.0.0.2", "2001:db8::2")}
 NO_ADDRESSES: Mapping[str, tuple[str, ...]] = {}
+STORED = json.dumps({"eth0": ("an earlier record", ours(role="standby"))})
 
 
 def a_port(chance: random.Random, number: int, bridges: int) -> PortRow:
@@ -74,12 +77,14 @@ def test_what_does_not_change_stays_the_same_object() -> None:
         BridgeRow("br0", (patch("to-int", "to-ex"),), external_ids=ours(policy="load-based")),
         BridgeRow("br1", (patch("to-1", "nowhere"),), external_ids=ours(policy="load-based")),
         BridgeRow("br-int", (patch("to-ex", "to-int"), vm)),
+        BridgeRow("br2", (port("eth0", 1),), external_ids={UPLINK_KEYS_COPY: STORED}),
     ]
     marks = Marks()
     marks.mark(rows, None, NO_ADDRESSES)
     before = dict(marks.rows)
     assert before["br0"] is not rows[0]
+    assert before["br2"].ports[0].interfaces[0].external_ids == ours(role="standby")
     rows[2] = replace(rows[2], ports=rows[2].ports[:1])
     marks.mark(rows, None, NO_ADDRESSES)
     assert marks.rows["br0"] == rows[0], "no VM is behind it any more"
-    assert marks.rows["br1"] is before["br1"]
+    assert all(marks.rows[name] is before[name] for name in ("br1", "br2"))
