@@ -256,6 +256,13 @@ def test_two_links_never_become_a_loop(bed: Bed, own: Service) -> None:
     bed.ofctl("del-flows")
 
 
+def has_socket(pid: int) -> bool:
+    """Whether a process has an open socket."""
+    # Files that the process closes meanwhile are left out.
+    listed = subprocess.run(["ls", "-l", f"/proc/{pid}/fd"], capture_output=True, text=True)
+    return "socket:" in listed.stdout
+
+
 # ---- what hangs meanwhile ----------------------------------------------------------------
 
 
@@ -289,7 +296,8 @@ def test_a_clock_that_is_set_during_a_request_changes_no_deadline(
         words = ["set", "bridge", bed.bridge, "threshold=60", "--rollback-after", str(wait_s)]
         with stopped(own.ovs.pid("ovsdb-server")):
             asked = subprocess.Popen([own.executable, *words], env=own.ovs.env)
-            # Longer than the command takes to ask, and than the service does not look at the clock.
+            wait_until(lambda: has_socket(asked.pid), "the command is connected to the service")
+            # Longer than the service does not look at the clock.
             time.sleep(2)
             offset.write_text(str(step_s))
             # A command waits at most 1 s for a database that does not answer, and is carried out then.
