@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import socket
 import ssl
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -122,6 +124,14 @@ class BridgeSocket:
             return os.read(self._socket.fileno(), count)
         except OSError:
             return b""
+
+    def has_unread(self) -> bool:
+        """Whether data has arrived that was not received yet."""
+        try:
+            return any(fcntl.ioctl(self._socket.fileno(), termios.FIONREAD, bytes(4)))
+        except (OSError, ValueError):
+            # The socket was closed meanwhile.
+            return False
 
     def sendall(self, data: bytes) -> None:
         self._socket.sendall(data)

@@ -81,8 +81,9 @@ ofproto: Any = ofproto_v1_3
 parser: Any = ofproto_v1_3_parser
 
 ECHO_INTERVAL_S = 2.0
-# A connection is closed after this many unanswered echo requests.
-UNANSWERED_ECHOES = 3
+# A connection is closed after this many unanswered echo requests. While received data waits to be read,
+# the service itself may be late, as when it handles the connections of hundreds of bridges at once.
+UNANSWERED_ECHOES, UNANSWERED_WHILE_LATE = 3, 15
 READ_BYTES = 1 << 16
 # The most ports accepted from a switch, which is more than any bridge has.
 MOST_PORTS = 1 << 13
@@ -356,7 +357,8 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             return
         shaking_hands = self.state != MAIN_DISPATCHER
         self._silent = self._silent + 1 if shaking_hands else len(self.unreplied_echo_requests)
-        if self._silent >= UNANSWERED_ECHOES:
+        late = self.socket.has_unread()
+        if self._silent >= (UNANSWERED_WHILE_LATE if late else UNANSWERED_ECHOES):
             silent_s = self._silent * ECHO_INTERVAL_S
             found = f"the switch has not answered for {silent_s:g} s"
             self.warnings.log(f"{self.address}: {found}; closing the connection")

@@ -177,6 +177,25 @@ def test_connection_without_echo_replies_is_closed(directory: Path) -> None:
     service.end(switch)
 
 
+@in_a_process
+def test_connection_stays_open_while_the_service_is_late(directory: Path) -> None:
+    framework.ECHO_INTERVAL_S, goes_on = 0.1, threading.Event()
+    switch, service = connected(directory)
+    service.before = lambda _: goes_on.wait(10)
+    status = struct.pack("!B7x", MODIFY) + port(7, "eth7")
+    switch.connection.sendall(message(PORT_STATUS, 0, status))
+    for _ in range(4):
+        kind, xid, body = switch.receive()
+        while kind != ECHO_REQUEST:
+            kind, xid, body = switch.receive()
+        switch.connection.sendall(message(ECHO_REPLY, xid, body))
+    goes_on.set()
+    expect(service.next_event(), "PortChanged")
+    expect([*service.connections], ["br0"])
+    framework.ECHO_INTERVAL_S = 60.0
+    service.end(switch)
+
+
 @pytest.mark.slow
 @in_a_process
 def test_connection_with_echo_replies_stays_open(directory: Path) -> None:
