@@ -121,7 +121,8 @@ class BridgeSocket:
     def recv_some(self, count: int) -> bytes:
         """Return received data without waiting; empty: no data yet, or the connection has ended."""
         try:
-            return os.read(self._socket.fileno(), count)
+            # With green threads, `read` would wait for data.
+            return os.read(self._socket.fileno(), count) if self.has_unread() else b""
         except OSError:
             return b""
 

@@ -451,6 +451,16 @@ def test_link_failure_does_not_wait_for_end_of_long_reply(directory: Path) -> No
 
 
 @in_a_process
+def test_long_reply_is_handled_although_nothing_follows(directory: Path) -> None:
+    """With Ryu's green threads, the search for later reports must not wait for them."""
+    framework.ECHO_INTERVAL_S = 60.0
+    switch, service = connected(directory)
+    switch.connection.sendall(b"".join(itertools.islice(hostile.flows(Asked.FLOWS, 3000), 7)))
+    expect(service.next_event(timeout_s=20), "InstalledRead")
+    service.end(switch)
+
+
+@in_a_process
 def test_too_many_ports_close_connection(directory: Path) -> None:
     framework.MOST_PORTS, framework.ECHO_INTERVAL_S = 20, 3600.0
     switch, service = connected(directory)
