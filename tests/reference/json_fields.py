@@ -26,9 +26,13 @@ KIND = re.compile(r'(?<!Told.ATTACH, )\b(?:ERROR|WARNING|NOTE|severity), "([a-z-
 
 
 def fields() -> dict[str, list[tuple[str, str]]]:
-    """The paths and meanings of each answer, by its command."""
+    """The paths and meanings of each answer, by its command. A row may have several paths."""
     return {
-        command: re.findall(r"^\| `\.(.+?)` \| (.+) \|$", section, re.MULTILINE)
+        command: [
+            (path, meaning)
+            for paths, meaning in re.findall(r"^\| (`\..+?`) \| (.+) \|$", section, re.MULTILINE)
+            for path in re.findall(r"`\.([^`]+)`", paths)
+        ]
         for command, section in sections(PAGE).items()
     }
 

@@ -413,22 +413,6 @@ def what_one_host_costs() -> Rows:
     }
 
 
-def what_endpoints_carry() -> Rows:
-    due: Rows = {}
-    for name, endpoints in (
-        *((name, "two endpoints") for name in ("adaptive", "load-based", "dynamic")),
-        *((name, "two endpoints") for name in ("balance-slb", "balance-tcp", "active-backup")),
-        ("balance-slb", "one endpoint"),
-    ):
-        runs = scenario("overlay", f"both ways, {endpoints}")[name]["runs"]
-        assert len(runs) == 5
-        is_bond = name.startswith(("balance", "active"))
-        lag = " on a LAG" if name == "balance-tcp" else ""
-        row = f"bond with {name}{lag}, {endpoints}" if is_bond else f"{name}, {endpoints}"
-        due[row] = [statistics.median(run["throughput_bps"] for run in runs) / 1e6]
-    return due
-
-
 def losses_while_a_bond_of_linux_becomes_one_of_ours() -> Rows:
     probes = [probe for run in raw("linux_bond/losses.json")["runs"] for probe in run["probes"]]
     due: Rows = {}
@@ -583,7 +567,6 @@ TABLES = (
     Table(HOSTILE, "| what is fuzzed | cases | failed |", fuzzed_cases),
     Table("README.md", "| |`load-based`|", comparison_with_bonds),
     Table("docs/guide/install.md", "| | CPU at rest | resident memory |", what_one_host_costs),
-    Table("docs/overlay.md", "| | both directions, Mbit/s each", what_endpoints_carry),
     Table(
         "docs/guide/linux-bond.md",
         "| packets lost | to Open vSwitch | back | n |",

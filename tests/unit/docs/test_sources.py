@@ -52,7 +52,8 @@ UNMEASURED: dict[str, set[str]] = {
     },
     "policies.md": {"| policy | use it if | distributes | moves |"},
     "policies/equivalents.md": {
-        "| other product | ovs-lbt | placed | moved | differences |",
+        "| other product | ovs-lbt | placed | differences |",
+        "| other product | ovs-lbt | differences |",
         "| placement rules | ovs-lbt |",
     },
     "policies/rules.md": {"| key | requirement | if not possible |"},
