@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     from dataclasses import dataclass
 
-    def value(*, frozen, slots):
+    def value(*, frozen, slots, weakref_slot=False):
         """Return the decorator `dataclass`, without the check at run time that `frozen` adds."""
         assert frozen
-        return dataclass(slots=slots, unsafe_hash=True)
+        return dataclass(slots=slots, weakref_slot=weakref_slot, unsafe_hash=True)

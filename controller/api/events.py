@@ -102,7 +102,7 @@ class SwitchGone(BridgeEvent):
     """The connection to a bridge has ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ForeignFlow:
     """A flow of another program. `match`: its match as text. `groups`: the IDs of groups in its actions."""
 

@@ -145,7 +145,7 @@ Actions = tuple[Action, ...]
 # ---- specs -----------------------------------------------------------------------------
 
 
-@value(frozen=True, slots=True)
+@value(frozen=True, slots=True, weakref_slot=True)
 class FlowSpec:
     """A flow, identified by (table, priority, match)."""
 
@@ -171,7 +171,7 @@ class Bucket:
     watch_group: int | None = None
 
 
-@value(frozen=True, slots=True)
+@value(frozen=True, slots=True, weakref_slot=True)
 class GroupSpec:
     """A group. `kind`: `ff` (fast failover: the first live bucket), `all`, or `select` (hashed)."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import struct
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from controller.api import events
 from controller.dataplane import tables
@@ -37,44 +40,60 @@ STATISTICS: dict[int, Any] = {
 }
 # After decoding this number of flows, look for a report of a failed link, which must not wait for all.
 SLICE = 64
+SHARED_FLOWS = WeakValueDictionary[bytes, Any]()
+SHARED_GROUPS = WeakValueDictionary[bytes, Any]()
 R = TypeVar("R")
 C = TypeVar("C")
 P = TypeVar("P")
 
 
 class _Read(Generic[P, R]):
-    """Decodes replies to one kind of request. Parts that the last reply contained are not decoded again.
+    """Decodes replies to one kind of request. A reply equal to the last one is not decoded again.
 
     `combine` returns the decoded reply, given the reply's parts and a function that decodes a part.
-    `between` is called after every `SLICE` decoded parts.
+    `shared`: the decoded parts of the last replies on all connections, by hash. Bridges with similar ports
+    have mostly the same flows, so that parts are decoded, and take memory, only once.
+    `between` is called after every `SLICE` parts.
     """
 
     def __init__(
         self,
         combine: Callable[[list[bytes], Callable[[bytes], P]], R],
         decode: Callable[[bytes], P],
+        shared: WeakValueDictionary[bytes, Any],
         between: Callable[[], None],
     ) -> None:
         self._combine = combine
         self._decode = decode
+        self._shared = shared
         self._between = between
-        self._last: tuple[list[bytes], R] | None = None
-        self._found: dict[bytes, P] = {}
+        self._last: tuple[bytes, R] | None = None
 
     def read_of(self, parts: list[bytes]) -> R:
         """Return the decoded reply: the same object as before if the reply has not changed."""
-        if self._last is None or self._last[0] != parts:
-            before, self._found = self._found, {}
+        # Each part begins with its length.
+        hashed = _hash_of(b"".join(parts))
+        if self._last is None or self._last[0] != hashed:
+            numbers = itertools.count()
 
             def decode(part: bytes) -> P:
-                if len(self._found) % SLICE == 0:
+                if next(numbers) % SLICE == 0:
                     self._between()
-                found = before[part] if part in before else self._decode(part)
-                self._found[part] = found
-                return found
+                key = _hash_of(part)
+                found: P | None = self._shared.get(key)
+                if found is not None:
+                    return found
+                decoded = self._decode(part)
+                if decoded is not None:
+                    self._shared[key] = decoded
+                return decoded
 
-            self._last = parts, self._combine(parts, decode)
+            self._last = hashed, self._combine(parts, decode)
         return self._last[1]
+
+
+def _hash_of(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 @dataclass(slots=True)
@@ -149,8 +168,8 @@ class Replies:
         self._learned = Learned()
         # The number of frames of each flow in `codec.COUNTED`, in the order of the flows.
         self._counted: list[int] = []
-        self._installed = _Read(codec.installed_flows, codec.installed_flow, between)
-        self._groups = _Read(codec.installed_groups, codec.installed_group, between)
+        self._installed = _Read(codec.installed_flows, codec.installed_flow, SHARED_FLOWS, between)
+        self._groups = _Read(codec.installed_groups, codec.installed_group, SHARED_GROUPS, between)
 
     def event(self, bridge: str, message: Any) -> events.Event | None:
         """Add a part of a reply. Return an event if all replies for it are complete, else None.

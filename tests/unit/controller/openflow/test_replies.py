@@ -23,7 +23,7 @@ from controller.dataplane.team import Address, Team, VmPort
 from controller.openflow import codec, connections, framing, messages, replies
 from controller.openflow.framework import ofproto
 from controller.openflow.messages import Asked
-from controller.openflow.replies import MOST_COUNTED, ROOM_PER_COUNTED, Replies
+from controller.openflow.replies import MOST_COUNTED, ROOM_PER_COUNTED, SHARED_FLOWS, Replies
 from policies.model import OFPORT_LOCAL, OfPort
 from tests.unit.controller.openflow.switch_bytes import (
     MAC,
@@ -83,12 +83,16 @@ def test_what_is_installed_is_decoded_again_only_when_it_has_changed(
 
     before = read(as_stats(first, 1, 1.0), learned(10, MAC, 7))
     decoded.clear()
+    other = installed(Replies(), [as_stats(first)])
+    assert other.flows[0] is before.flows[0] and not decoded, "connections share what is equal"
     same = read(as_stats(first, 2, 9.0))
     assert not decoded
     assert same.flows is before.flows and same.flows == (first,)
     assert read(as_stats(first), as_stats(second)).flows == (first, second)
     assert len(decoded) == 1, "only the new flow is decoded"
     assert read(as_stats(second)).flows == (second,)
+    del before, same, other
+    assert first not in SHARED_FLOWS.values(), "no connection has this flow any more"
 
 
 def test_what_uplinks_flood_is_counted_for_each() -> None:
