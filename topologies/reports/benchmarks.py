@@ -120,7 +120,7 @@ def pages(directory: Path) -> dict[str, str]:
     for name, report in reports.items():
         raw = f"[`results/{name}.json`](../results/{name}.json)"
         commits = page_origin.commits(report, here)
-        source = f"All figures: {raw}, and the `report.md` of a run. Commits: {commits}."
+        source = f"All figures: {raw}. Commits: {commits}."
         parts = SECTIONS[name](report) if name in SECTIONS else _layout(report)
         note = _list("Notes", [], notes.get(name, ""))
         found[f"benchmarks/{name}.md"] = markdown.text([GENERATED, *parts, note, source])

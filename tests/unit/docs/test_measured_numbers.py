@@ -315,7 +315,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
     (SCALE, "the later version used", cost_of_protection),
     (SCALE, "A poll of one bridge costs the service", poll_of_one_bridge_ms),
     ("docs/benchmarks/shift_seeds.md", "Of the 20 jumps,", worst_of_jumps),
-    ("docs/benchmarks/connections.md", "By `dp_hash`, there are", flows_by_dp_hash),
+    ("docs/benchmarks/connections.md", "With `dp_hash`, there are", flows_by_dp_hash),
     (
         "docs/benchmarks/overlay.md",
         "`adaptive` reached",
