@@ -12,7 +12,7 @@ from typing import Any
 from tests import documents
 from tests.releases import result
 from tests.releases.kernel import short_version
-from tests.releases.steps import FRESH, KERNEL, TESTS, Step
+from tests.releases.steps import FRESH, KERNEL
 from topologies.reports import stored
 
 RESULTS = Path("docs/results/releases")
@@ -20,8 +20,8 @@ KERNEL_LOGS = Path("docs/results/kernel")
 PAGE = Path("docs/releases.md")
 BEGIN, END = "<!-- releases: begin -->", "<!-- releases: end -->"
 HEAD = (
-    "| distribution | Open vSwitch | datapath | Python | framework | what ran | passed | did not run | commit |\n"
-    "|---|---|---|---|---|---|---|---|---|"
+    "| distribution | Open vSwitch | datapath | Python | framework | passed | did not run | commit |\n"
+    "|---|---|---|---|---|---|---|---|"
 )
 RYU, OS_KEN = "Ryu", "os-ken"
 
@@ -93,7 +93,12 @@ def read(checkout: Path) -> list[dict[str, Any]]:
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:
-    return "\n".join([HEAD, *map(_row, found)])
+    """A row for each result, and the steps that run with each datapath."""
+    steps = [
+        f"- {datapath}: {'; '.join(step.what for step in all_steps)}"
+        for datapath, all_steps in (("Userspace datapath", FRESH), ("Kernel datapath", KERNEL))
+    ]
+    return "\n".join([HEAD, *map(_row, found), "", "All steps:", "", *steps])
 
 
 def with_table(text: str, found: Sequence[dict[str, Any]]) -> str:
@@ -107,12 +112,11 @@ def ran(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _row(found: dict[str, Any]) -> str:
-    wanted = {step.name for step in _wanted(found)}
     steps = ran(found)
+    possible = KERNEL if "kernel" in found else FRESH
     if "kernel" in found:
+        wanted = {step.name for step in KERNEL}
         steps = {name: one for name, one in steps.items() if name in wanted}
-    what = [step.what for step in _wanted(found) if step.name in steps]
-    possible = _wanted(found) if "kernel" in found else FRESH
     missing = [step.what for step in possible if step.name not in steps]
     passed = sum(one["passed"] for one in steps.values())
     failed = sum(one["failed"] for one in steps.values())
@@ -123,18 +127,11 @@ def _row(found: dict[str, Any]) -> str:
         _datapath(found),
         found["python"],
         _framework(found, steps),
-        "; ".join(what) or "nothing",
         _counts(passed, failed, rerun, [name for name, one in steps.items() if result.is_bad(one)]),
         "; ".join(missing),
         _commits(found, steps),
     ]
     return f"| {' | '.join(cells)} |"
-
-
-def _wanted(found: dict[str, Any]) -> tuple[Step, ...]:
-    if "kernel" in found:
-        return KERNEL
-    return TESTS if found["built"] else FRESH
 
 
 def _datapath(found: dict[str, Any]) -> str:
@@ -153,13 +150,13 @@ def _framework(found: dict[str, Any], steps: dict[str, Any]) -> str:
 
 
 def _commits(found: dict[str, Any], steps: dict[str, dict[str, Any]]) -> str:
-    """The commit, and that of each step that ran on another one."""
-    others: dict[str, list[str]] = {}
+    """The commit of most steps, and that of each step that ran on another one."""
+    by_commit: dict[str, list[str]] = {}
     for name, step in steps.items():
-        if (commit := step.get("commit", found["commit"])) != found["commit"]:
-            others.setdefault(commit, []).append(name)
-    words = [f"{', '.join(names)}: `{commit}`" for commit, names in others.items()]
-    return "; ".join([f"`{found['commit']}`", *words])
+        by_commit.setdefault(step.get("commit", found["commit"]), []).append(name)
+    most, *others = sorted(by_commit.items(), key=lambda one: -len(one[1]))
+    words = [f"{', '.join(names)}: `{commit}`" for commit, names in others]
+    return "; ".join([f"`{most[0]}`", *words])
 
 
 def _counts(passed: int, failed: int, rerun: int, bad: Sequence[str]) -> str:
