@@ -139,38 +139,29 @@ def test_the_readme_of_raw_figures_names_every_file() -> None:
     assert [name for name in named if "." in name and not any(DOCS.glob(f"results/{name}"))] == []
 
 
-def renamed() -> set[str]:
-    """The commits of raw figures that are not in this history."""
-    return set(re.findall(r"^(\w+) -> ", (DOCS / "results/commits.txt").read_text(), re.MULTILINE))
-
-
-def test_the_list_of_rebased_commits_has_every_commit_that_is_not_in_this_history() -> None:
+def unknown(commits: set[str]) -> list[str]:
+    """The commits that are neither in this history nor in the list of rebased ones."""
     shallow = git("rev-parse", "--is-shallow-repository")
     if shallow is None or shallow.strip() != "false":
         pytest.skip("without the whole history, no commit is known")
+    text = (DOCS / "results/commits.txt").read_text()
+    renamed = set(re.findall(r"^(\w+) -> ", text, re.MULTILINE))
+    others = [one for one in commits if one[:7] not in renamed]
+    return [one for one in others if git("merge-base", "--is-ancestor", one, "HEAD") is None]
+
+
+def test_the_list_of_rebased_commits_has_every_commit_that_is_not_in_this_history() -> None:
     named = {
         commit
         for path in (DOCS / "results").rglob("*.json")
         for commit in re.findall(r'"commit": "([0-9a-f]{7,40})', path.read_text())
     }
     assert len(named) > 20
-    told = renamed()
-    missing = [
-        commit
-        for commit in named
-        if commit[:7] not in told and git("merge-base", "--is-ancestor", commit, "HEAD") is None
-    ]
-    assert missing == []
+    assert unknown(named) == []
 
 
 @pytest.mark.parametrize(
     "page", ["README.md", *(f"docs/{n}" for n in (*PAGES, "architecture.md", "releases.md"))]
 )
 def test_commits_are_in_this_history_or_it_is_said_which_is(page: str) -> None:
-    shallow = git("rev-parse", "--is-shallow-repository")
-    if shallow is None or shallow.strip() != "false":
-        pytest.skip("without the whole history, no commit is known")
-    found = set(COMMIT.findall((documents.ROOT / page).read_text())) - renamed()
-    ancestors = (git("merge-base", "--is-ancestor", one, "HEAD") for one in found)
-    missing = [one for one, is_here in zip(found, ancestors, strict=True) if is_here is None]
-    assert missing == []
+    assert unknown(set(COMMIT.findall((documents.ROOT / page).read_text()))) == []
