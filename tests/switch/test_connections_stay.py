@@ -72,7 +72,14 @@ def flows(team: Bed, service: Service) -> Sequence[Sending]:
     # To unknown addresses, frames would be flooded.
     team.introduce(team.hosts[0].mac)
     names = {u.name for u in team.uplinks}
-    wait_until(lambda: set(ways(team, made).values()) < names, "connections by their VM's uplink")
+
+    def together() -> bool:
+        """Whether each VM's connections use the same uplink."""
+        used = [*ways(team, made).values()]
+        parts = (used[n : n + CONNECTIONS_PER_VM] for n in range(0, len(used), CONNECTIONS_PER_VM))
+        return LOST not in used and all(len({*part}) == 1 for part in parts)
+
+    wait_until(together, "connections by their VM's uplink")
     service.do("set", "bridge", team.bridge, "policy=dynamic")
     wait_until(lambda: set(ways(team, made).values()) == names, "connections by every uplink")
     team.settled()
