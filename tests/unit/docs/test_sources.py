@@ -30,7 +30,6 @@ UNMEASURED: dict[str, set[str]] = {
     # Figures of the pages that it links to (test_pages.py).
     "reliability.md": {"| tried | bound | result | test |"},
     "reliability/chaos.md": {
-        "| condition | how it is checked |",
         "| event | link state | BFD | LACP | why |",
         "| event | lost at most, ms | why |",
         "| event | duplicate broadcasts of one flow | why |",
