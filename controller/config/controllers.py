@@ -22,14 +22,12 @@ DIALED = ("tcp:", "ssl:")
 DEFAULT_PORT = 6653
 
 
-def is_allowed(row: BridgeRow) -> bool:
-    """Whether a bridge allows the service's OpenFlow version. An empty `protocols` allows every version."""
-    return not row.protocols or SPOKEN in row.protocols
-
-
 def refusal(row: BridgeRow) -> str | None:
-    """Return the reason why the service cannot connect, and the solution; None if it can connect."""
-    if is_allowed(row):
+    """Return the reason why the service cannot connect, and the solution; None if it can connect.
+
+    An empty `protocols` allows every version of OpenFlow.
+    """
+    if not row.protocols or SPOKEN in row.protocols:
         return None
     remedy = f"allow {SPOKEN} as well: ovs-vsctl add bridge {quoted(row.name)} protocols {SPOKEN}"
     return f"bridge {row.name} allows only {', '.join(row.protocols)}; {remedy}"
@@ -112,7 +110,7 @@ def not_done(row: BridgeRow, plain_uplinks: int) -> Iterator[str]:
 
     `plain_uplinks`: the number of named uplinks that are not in a bond, including absent uplinks.
     """
-    if not is_allowed(row):
+    if refusal(row) is not None:
         found = f"Bridge {row.name} protocols: {', '.join(row.protocols)}"
         yield f"{found}; the service cannot connect without {SPOKEN}"
     if plain_uplinks >= 2 and row.attached and row.fail_mode != SECURE:

@@ -55,10 +55,6 @@ class Key:
         return not self.takes.by_service
 
     @property
-    def expected(self) -> str:
-        return self.takes.expected
-
-    @property
     def without(self) -> Any:
         """The parsed value that applies to a record without this key."""
         return None if self.default is None else self.takes.parse(self.default)
@@ -71,7 +67,7 @@ class Key:
     @property
     def accepts(self) -> str:
         """The values that the key accepts, and its default, as sentences."""
-        text = f"Value: {self.expected}."
+        text = f"Value: {self.takes.expected}."
         return f"{text} Default: {self.in_effect}." if self.in_effect else text
 
     def parse(self, text: str) -> Any:
@@ -87,8 +83,8 @@ class Key:
     def expects(self, found: str) -> str:
         """Return the description of valid values for an error about the invalid value `found`."""
         if len(found) <= MOST_VALUE_CHARACTERS:
-            return self.expected
-        return f"{self.expected}; {MOST_VALUE_CHARACTERS} characters at most"
+            return self.takes.expected
+        return f"{self.takes.expected}; {MOST_VALUE_CHARACTERS} characters at most"
 
 
 _host = functools.partial(Key, Record.HOST)
@@ -323,11 +319,7 @@ KEYS = (
         " % of an uplink's capacity can be reserved. A reservation takes precedence over"
         " `affinity`, `anti-affinity` and `prefer`.",
     ),
-    _vm_port(
-        "limit-mbps",
-        kinds.MBPS,
-        "The highest rate at which the VM port can send.",
-    ),
+    _vm_port("limit-mbps", kinds.MBPS, "The highest rate at which the VM port can send."),
     _vm_port(
         "unit",
         kinds.name_in(("port", "source-mac")),

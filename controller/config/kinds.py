@@ -201,13 +201,6 @@ def moves_text(moves: Iterable[Moved]) -> str:
     return ",".join(f"{move.at_s:.3f}:{move.step}" for move in moves)
 
 
-def _interface_names(text: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(","))
-    if not 2 <= len(names) <= MAX_UPLINKS or not all(names) or len(set(names)) != len(names):
-        raise ValueError(text)
-    return names
-
-
 def _previous_state(text: str) -> dict[str, str | None]:
     if len(text) > MOST_NOTE_CHARACTERS:
         raise ValueError(text)
@@ -235,7 +228,13 @@ HOSTS = Kind(
     ),
     f"1 to {MOST_HOSTS} IP addresses of hosts, comma-separated; ADDRESS%VLAN for a host in a VLAN",
 )
-INTERFACE_NAMES = Kind(_interface_names, f"2 to {MAX_UPLINKS} interface names, comma-separated")
+INTERFACE_NAMES = Kind(
+    checked(
+        lambda text: tuple(part.strip() for part in text.split(",")),
+        lambda names: 2 <= len(names) == len({*names} - {""}) <= MAX_UPLINKS,
+    ),
+    f"2 to {MAX_UPLINKS} interface names, comma-separated",
+)
 # A choice of uplinks, for use before the uplinks are known.
 UPLINKS = Kind(Choice.of, "names of uplinks, comma-separated; !NAME excludes an uplink")
 SET_NAME = Kind(

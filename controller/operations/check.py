@@ -139,7 +139,7 @@ def _state(about: About) -> Found:
         why = UNREACHED
         if about.row.restores_flows:
             why = WAITS
-        elif not controllers.is_allowed(about.row):
+        elif controllers.refusal(about.row) is not None:
             add = f"ovs-vsctl add bridge {quoted(about.row.name)} protocols {controllers.SPOKEN}"
             why = f"its protocols lack {controllers.SPOKEN}; to add it: {add}"
         text = f"the bridge is not connected: {why}"

@@ -94,7 +94,7 @@ def _lines(key: Key, there: Setting | None, otherwise: str) -> list[str]:
     shown = _shown(key, there, otherwise)
     default = f"default: {shown['default'] or 'none'}" if there or key.otherwise else "default"
     about = f"set in {shown['where']}; {default}" if there else default
-    meaning = f"{shown['meaning']} Value: {_plain(key.expected)}."
+    meaning = f"{shown['meaning']} Value: {_plain(key.takes.expected)}."
     filled = textwrap.wrap(meaning, WIDTH - len(INDENT), break_on_hyphens=False)
     return [
         f"{key.name} = {shown['in_effect'] or 'none'} ({about})",

@@ -65,7 +65,7 @@ def roff() -> str:
 def _row(key: Key) -> str:
     more = MORE.get((key.record, key.name))
     meaning = key.meaning + (f" [More]({more})" if more else "")
-    return f"| `{key.name}` | {key.expected} | {key.in_effect} | {meaning} |"
+    return f"| `{key.name}` | {key.takes.expected} | {key.in_effect} | {meaning} |"
 
 
 def _paragraph(key: Key) -> str:

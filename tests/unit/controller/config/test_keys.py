@@ -37,4 +37,4 @@ def test_what_the_service_writes_is_not_an_operators_to_set() -> None:
 def test_no_value_is_longer_than_the_database_should_keep(key: Key) -> None:
     with pytest.raises(ValueError, match="xxx"):
         key.parse("x" * 4097)
-    assert key.expects("x" * 4097) == f"{key.expected}; 4096 characters at most"
+    assert key.expects("x" * 4097) == f"{key.takes.expected}; 4096 characters at most"

@@ -106,7 +106,7 @@ BAD: dict[str, tuple[str, ...]] = {
 }
 
 
-EXPECTED = {key: of.expected for key, of in (UPLINK_KEYS | VM_KEYS | BRIDGE_KEYS).items()}
+EXPECTED = {key: of.takes.expected for key, of in (UPLINK_KEYS | VM_KEYS | BRIDGE_KEYS).items()}
 EXPECTED["pin"] = "one of eth1, eth2"
 
 
