@@ -164,7 +164,12 @@ class Host:
             self.now_s = min(due_s, end_s)
             if due_s >= end_s:
                 return
-            self._happen()
+            if pending_s > self.now_s:
+                self._say(events.Tick())
+                continue
+            _, number, team = self._pending.popleft()
+            self._commit(team)
+            self._say(events.BundleDone(self.trace.name, number))
 
     def _quiet_until_s(self) -> float:
         """Return the time until which the engine makes no decision if loads do not change."""
@@ -201,7 +206,9 @@ class Host:
         # The next poll must read all counters, a whole number of rounds after the last such poll.
         since = round((polled_s - self._all_read_s) / interval_s)
         aligned = polls - (since + polls + 1) % in_round
-        while aligned > 0 and aligned % self._whole_polls:
+        # The lowest number of polls whose duration is a whole number of the switch's ticks.
+        whole_polls = WHOLE_MS // math.gcd(WHOLE_MS, round(1000 * interval_s))
+        while aligned > 0 and aligned % whole_polls:
             aligned -= in_round
         # With any other number of skipped polls, the means would lack a reading.
         if aligned > 0 and aligned >= of_ports and not aligned % in_round:
@@ -249,12 +256,6 @@ class Host:
         self._resume_s = round(polled_s + (polls + 1) * interval_s, DIGITS)
         if self._at_once and not self._passes_by:
             skipping.hold(bridge, round(polled_s + polls * interval_s, DIGITS))
-
-    @property
-    def _whole_polls(self) -> int:
-        """The lowest number of polls whose duration is a whole number of the switch's ticks."""
-        interval_ms = round(1000 * self.bridge.config.poll_interval_s)
-        return WHOLE_MS // math.gcd(WHOLE_MS, interval_ms)
 
     def _may_pass(
         self, before: Loads, now: Loads, following: Loads, seconds: float, next_s: float
@@ -305,14 +306,6 @@ class Host:
         judges = [PRESETS[policy].is_calm for policy in team_view.config.rebalancing]
         # Policies without `is_calm` base decisions on the loads of units.
         return all(judge is not None and judge(team) for judge in judges)
-
-    def _happen(self) -> None:
-        if self._pending and self._pending[0][0] <= self.now_s:
-            _, number, team = self._pending.popleft()
-            self._commit(team)
-            self._say(events.BundleDone(self.trace.name, number))
-        else:
-            self._say(events.Tick())
 
     # ---- the shell -----------------------------------------------------------------------
 

@@ -11,12 +11,7 @@ from itertools import pairwise
 from controller.bridge.bridge import Bridge
 from controller.load.filling import FULL_RATIO
 from controller.load.loads import UPLINK_LAG_S, Loads
-from controller.load.polling import (
-    BUCKETS_INTERVAL_S,
-    ON_TIME_S,
-    ROUNDING_S,
-    UNITS_INTERVAL_S,
-)
+from controller.load.polling import BUCKETS_INTERVAL_S, ON_TIME_S, ROUNDING_S, UNITS_INTERVAL_S
 from controller.load.rates import LATEST_S, LONGEST_BEAT_S, Rates
 from controller.load.recent_loads import PEAK_S
 from controller.load.team_view import TeamView
