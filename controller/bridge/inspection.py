@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.api.events import ForeignFlow, InstalledRead
+from controller.api.events import InstalledRead
 from controller.dataplane.specs import ToGroup
 from controller.dataplane.tables import GROUP_IDS, Table
 from controller.text.wording import first_of
@@ -53,7 +53,7 @@ def flows_before_ours(read: InstalledRead, on_bond: bool) -> list[str]:
     """Return descriptions of other programs' flows that take precedence over ours."""
     lowest = _classify_priority(on_bond)
     return [
-        _flow_text(flow)
+        f"table={flow.table},priority={flow.priority}" + (f",{flow.match}" if flow.match else "")
         for flow in sorted(read.foreign, key=lambda f: (f.table, -f.priority, f.match))
         if flow.table in OUR_TABLES or (flow.table == Table.CLASSIFY and flow.priority >= lowest)
     ]
@@ -61,8 +61,3 @@ def flows_before_ours(read: InstalledRead, on_bond: bool) -> list[str]:
 
 def _classify_priority(on_bond: bool) -> int:
     return CLASSIFY_PRIORITY if on_bond else CLASSIFY_PRIORITY_ON_PLAIN_UPLINKS
-
-
-def _flow_text(flow: ForeignFlow) -> str:
-    match = f",{flow.match}" if flow.match else ""
-    return f"table={flow.table},priority={flow.priority}{match}"

@@ -163,7 +163,10 @@ def is_complete(found: Found, shaper: Shaper, host: Host) -> bool:
 
 def _lines(device: str, shaper: Shaper, host: Host) -> Iterator[str]:
     """Yield the `tc` lines for all classes (the root class first), and then for the classes' queues."""
-    frame_bytes, replace = _frame_bytes(shaper, host), f"class replace dev {device}"
+    # A quantum below the device's largest frame would be unfair.
+    frame_bytes, replace = SUPERFRAME_BYTES, f"class replace dev {device}"
+    if shaper.queues is not None:
+        frame_bytes = host.mtu_bytes + ETHERNET_HEADER_BYTES
     capacity_bps, least = shaper.capacity_bps, min(leaf.shares for leaf in shaper.leaves)
     assert least > 0, "every VM port has a share"
     assert all(leaf.rate_bps <= leaf.ceil_bps for leaf in shaper.leaves), "rates within limits"
@@ -189,12 +192,6 @@ def _htb(rate_bps: int, ceil_bps: int, frame_bytes: int) -> str:
 
 def _burst_bytes(rate_bps: int, least_bytes: int) -> int:
     return max(least_bytes, round(rate_bps / 8 * BURST_S))
-
-
-def _frame_bytes(shaper: Shaper, host: Host) -> int:
-    """Return the largest frame size of the device in bytes. A smaller quantum would be unfair."""
-    segmented = shaper.queues is None
-    return SUPERFRAME_BYTES if segmented else host.mtu_bytes + ETHERNET_HEADER_BYTES
 
 
 def _queue(leaf: Leaf, shaper: Shaper, host: Host) -> str:

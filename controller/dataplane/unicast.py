@@ -103,13 +103,9 @@ def opens(ofport: OfPort, known_on: OfPort) -> FlowSpec:
     """
     ends = ((Register.VM_PORT, Register.TARGET), (Register.TARGET, Register.UPLINK))
     accepted = tuple(specs.LearnMatch(source, target, 16) for source, target in ends)
-    cookie, timeout_s = (
-        tables.cookie(Kind.OUTSIDE, known_on << 16 | ofport),
-        tables.LEARNED_TIMEOUT_S,
-    )
-    learn = specs.Learn(
-        Table.INBOUND, cookie, timeout_s, accepted, delete_learned=True, priority=20
-    )
+    cookie = tables.cookie(Kind.OUTSIDE, known_on << 16 | ofport)
+    timeout_s = tables.LEARNED_TIMEOUT_S
+    learn = specs.Learn(Table.INBOUND, cookie, timeout_s, accepted, True, priority=20)
     return flow(
         Table.INBOUND, 10, {Register.VM_PORT: ofport}, learn, specs.Resubmit(Table.PORT_OUT)
     )

@@ -263,13 +263,10 @@ class Replica(idl.Idl):  # type: ignore[misc]
         if not self.is_current:
             self._caught_up.append(then)
             return
-
-        def answered(_: bool | None) -> None:
-            self._caught_up.append(then)
-
         # The server answers after it has sent all earlier changes.
         request = jsonrpc.Message.create_request("echo", [])
-        self._confirming[request.id] = answered, now_s + CONFIRM_TIMEOUT_S
+        due_s = now_s + CONFIRM_TIMEOUT_S
+        self._confirming[request.id] = (lambda _: self._caught_up.append(then)), due_s
         self._session.send(request)
 
     def _expire(self, now_s: float) -> None:

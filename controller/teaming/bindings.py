@@ -353,9 +353,8 @@ def _why_home(unit: Unit, known: str | None, home: str) -> Reason:
     if home == unit.rules.pin:
         return Reason.PIN
     outlawed = unit.allowed is not None and known not in unit.allowed
-    return (
-        Reason.RULE if outlawed or unit.rules.ruled or unit.rules.reserve_bps else Reason.REBALANCE
-    )
+    ruled = unit.rules.ruled or unit.rules.reserve_bps
+    return Reason.RULE if outlawed or ruled else Reason.REBALANCE
 
 
 def _why(left: Uplink | None, home: str, asked: Reason | None, kept_off: frozenset[str]) -> Reason:
