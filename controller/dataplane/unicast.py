@@ -49,18 +49,14 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     if any(port.known_on for port in team.vm_ports):
         yield flow(Table.EGRESS, 40, {Register.TARGET: tables.DONE})
     for port in team.vm_ports:
-        yield from _to_known(port, team)
+        target = {Register.TARGET: port.ofport}
+        yield flow(Table.EGRESS, 20, target, *by_presence(port))
+        from_uplink = {**target, Register.VM_PORT: 0}
+        counts = tables.cookie(Kind.TO_VM, port.ofport)
+        actions, goto = to_vm_port(port, team)
+        yield flow(Table.EGRESS, 30, from_uplink, *actions, goto=goto, cookie=counts)
         yield from _by_uplink(port, team)
     yield from _to_unknown(team)
-
-
-def _to_known(port: VmPort, team: Team) -> Iterator[FlowSpec]:
-    target = {Register.TARGET: port.ofport}
-    yield flow(Table.EGRESS, 20, target, *by_presence(port))
-    from_uplink = {**target, Register.VM_PORT: 0}
-    counts = tables.cookie(Kind.TO_VM, port.ofport)
-    actions, goto = to_vm_port(port, team)
-    yield flow(Table.EGRESS, 30, from_uplink, *actions, goto=goto, cookie=counts)
 
 
 def _to_unknown(team: Team) -> Iterator[FlowSpec]:

@@ -247,9 +247,7 @@ class Host:
         self.switch.counters.stand_still(self.now_s)
 
     def _pass(self, polls: int) -> None:
-        """Skip `polls` polls, and advance the replay's time accordingly."""
-        if polls <= 0:
-            return
+        """Skip `polls` polls (at least one), and advance the replay's time accordingly."""
         bridge, interval_s = self.bridge, self.bridge.config.poll_interval_s
         polled_s = round(skipping.polled_s(bridge), DIGITS)
         self.now_s = max(self.now_s, round(polled_s + polls * interval_s, DIGITS))
