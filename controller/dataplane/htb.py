@@ -180,8 +180,8 @@ def _lines(device: str, shaper: Shaper, host: Host) -> Iterator[str]:
         htb = _htb(leaf.rate_bps, leaf.ceil_bps, frame_bytes)
         yield f"{replace} {at} {htb} quantum {quantum_bytes}"
     replace = f"qdisc replace dev {device} parent {HANDLE:x}"
-    for leaf in shaper.leaves:
-        yield f"{replace}:{leaf.minor:x} handle {leaf.minor:x}: {_queue(leaf, shaper, host)}"
+    for leaf, queue in zip(shaper.leaves, _queues(shaper, host), strict=True):
+        yield f"{replace}:{leaf.minor:x} handle {leaf.minor:x}: {queue}"
 
 
 def _htb(rate_bps: int, ceil_bps: int, frame_bytes: int) -> str:
@@ -194,20 +194,19 @@ def _burst_bytes(rate_bps: int, least_bytes: int) -> int:
     return max(least_bytes, round(rate_bps / 8 * BURST_S))
 
 
-def _queue(leaf: Leaf, shaper: Shaper, host: Host) -> str:
-    """Return the qdisc of a class. A class's part of a shared buffer depends on its rate and shares."""
+def _queues(shaper: Shaper, host: Host) -> list[str]:
+    """Return the qdisc of each class. A class's part of a shared buffer depends on its rate and shares."""
+    leaves = shaper.leaves
     if shaper.queues is None:
-        return "fq_codel" if host.fq_codel else "pfifo limit 1000"
-
-    def weight(one: Leaf) -> float:
-        total = sum(each.shares for each in shaper.leaves)
-        return one.rate_bps / shaper.capacity_bps + one.shares / total
-
+        return ["fq_codel" if host.fq_codel else "pfifo limit 1000"] * len(leaves)
+    shares = sum(leaf.shares for leaf in leaves)
+    weights = [leaf.rate_bps / shaper.capacity_bps + leaf.shares / shares for leaf in leaves]
+    total = sum(weights)
     all_bytes = host.send_buffer_bytes / FOOTPRINT_RATIO
-    own_bytes = all_bytes * len(shaper.leaves) / max(shaper.queues, len(shaper.leaves))
-    part = weight(leaf) / sum(map(weight, shaper.leaves))
-    frame_bytes = host.mtu_bytes + ETHERNET_HEADER_BYTES
-    return f"bfifo limit {max(LEAST_QUEUE_FRAMES * frame_bytes, int(own_bytes * part))}"
+    own_bytes = all_bytes * len(leaves) / max(shaper.queues, len(leaves))
+    least_bytes = LEAST_QUEUE_FRAMES * (host.mtu_bytes + ETHERNET_HEADER_BYTES)
+    limits = (max(least_bytes, int(own_bytes * (weight / total))) for weight in weights)
+    return [f"bfifo limit {limit}" for limit in limits]
 
 
 def _filter_lines(device: str, shaper: Shaper, host: Host) -> list[str]:

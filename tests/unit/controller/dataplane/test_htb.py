@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -181,6 +182,14 @@ def test_queues_that_share_a_buffer_do_not_fill_it() -> None:
     limits = [int(limit) for line in lines for limit in re.findall(r"bfifo limit (\d+)", line)]
     assert len(limits) == 4
     assert sum(limits) * htb.FOOTPRINT_RATIO <= HOST.send_buffer_bytes
+
+
+def test_the_queues_of_many_vm_ports_take_no_long_time() -> None:
+    leaves = tuple(Leaf(port, 50, 8000, 100_000_000) for port in range(1, 601))
+    begun_s = time.process_time()
+    lines = htb.commands(DEVICE, Found(), replace(shaper(10), leaves=leaves), HOST)
+    assert time.process_time() - begun_s < 2.0
+    assert sum("bfifo" in line for line in lines) == len(leaves)
 
 
 def test_queues_of_the_kernels_own_datapath_are_fair_where_it_can_be() -> None:
