@@ -40,7 +40,8 @@ class Mix:
     def shares(self) -> list[float]:
         """Return the share of each connection in a VM port's traffic; the sum is 1."""
         weights = [1 / rank for rank in range(1, self.flows + 1)]
-        return [weight / sum(weights) for weight in weights]
+        total = sum(weights)
+        return [weight / total for weight in weights]
 
 
 def in_buckets(
