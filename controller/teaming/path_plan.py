@@ -57,8 +57,6 @@ def paths(config: BridgeConfig, up: Collection[str], learned: Learned) -> tuple[
     Paths for short frames come first. Return no paths if fewer than two uplinks can be probed.
     """
     uplinks = [u for u in config.uplinks if u.role is not Role.UNUSED and u.name in up]
-    if len(uplinks) < 2:
-        return ()
     used: dict[int, set[int]] = {}
     for port in config.vm_ports:
         for vlan in vlans_of(port, learned):

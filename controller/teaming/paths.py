@@ -336,8 +336,6 @@ class PathChecks:
 
     def judges_s(self, failback_delay_s: float) -> float:
         """Return when the next ended or doubtful fault expires; infinity if there is none."""
-        if not self._ended_s and not self._doubted_s:
-            return float("inf")
         over_s = [ended_s + failback_delay_s for ended_s in self._ended_s.values()]
         known_s = [since_s + DOUBTED_S for since_s in self._doubted_s.values()]
         return min((*over_s, *known_s), default=float("inf"))
