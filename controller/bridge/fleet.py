@@ -275,7 +275,9 @@ class Fleet:
     def stand_by(self) -> Commands:
         """Stop managing all bridges, because another service leads."""
         self.leads = False
+        # The records must not show lost keys any more: this service does not restore them.
         self.lost_keys.keep_lost(())
+        self._mark(self.database.bridges)
         return [command for name in sorted(self.bridges) for command in self.drop(name)]
 
     def manage(self, config: BridgeConfig, inspects: bool = False) -> Commands:

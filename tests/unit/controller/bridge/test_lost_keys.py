@@ -66,6 +66,8 @@ STORIES = {
         | errors …eth3, a new interface named like eth1, is missing… | protected eth1 eth2 eth3""",
     "the time is not lost with the lead": f"""{ATTACHED} | hear lead no | lose-keys | let-go
         | hear lead yes | run 1 | bound-ports br0 vnet0 | errors {GONE}""",
+    "keys may return after the lead was lost": f"""{ATTACHED} | lose-keys | hear lead no | {KEYS} | let-go
+        | hear lead yes | run 1 | bound-ports br0 vnet0""",
     "the time is not lost with a restart": f"""{ATTACHED} | lose-keys | restart | run 25
         | bound-ports br0 vnet0 | errors {GONE} | find-keys | errors | lose-keys | run 40 | let-go""",
     "a detach is not cut short when the time ends": f"""{FREE} | note-row | do {ATTACH} | run 1
