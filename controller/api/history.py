@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from enum import StrEnum
 from typing import Any
@@ -173,17 +172,13 @@ class Query:
         return self.port in names
 
 
-def read(lines: Iterable[str], query: Query) -> list[dict[str, Any]]:
-    """Parse lines, and return the last entries that match `query`. Invalid lines are skipped."""
-    found: deque[dict[str, Any]] = deque(maxlen=query.last)
-    for line in lines:
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if _is_entry(entry):
-            found += [entry] if query.matches(entry) else []
-    return list(found)
+def read(line: str) -> dict[str, Any] | None:
+    """Parse a line of a file; None if the line is not a valid entry."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if _is_entry(entry) else None
 
 
 def _is_entry(entry: Any) -> bool:

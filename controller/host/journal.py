@@ -160,7 +160,9 @@ def _found(path: Path, query: history.Query) -> list[dict[str, object]]:
             for line in _backwards(file):
                 if len(found) == query.last:
                     return found[::-1]
-                found += history.read([line.decode(errors="replace")], query)
+                entry = history.read(line.decode(errors="replace"))
+                if entry is not None and query.matches(entry):
+                    found.append(entry)
     return found[::-1]
 
 

@@ -79,7 +79,7 @@ def told_faults(ovs: PrivateOvs, since_at: float = 0.0) -> list[dict[str, Any]]:
     """The faults of which the history says since a time, in seconds since the epoch."""
     path = ovs.rundir / HISTORY
     lines = path.read_text().splitlines() if path.exists() else []
-    entries = history.read(lines, history.Query(last=history.MOST))
+    entries = [e for e in map(history.read, lines) if e is not None]
     path_fault = history.Happened.PATH_FAULT
     return [e for e in entries if e["event"] == path_fault and e["at"] >= since_at]
 

@@ -57,11 +57,10 @@ def test_one_that_is_split_is_told_without_a_way_home() -> None:
     assert split.way == "vnet0: eth1 -> by connection"
     assert merged.way == "vnet0: by connection -> eth1"
     entry = history.Entry(history.Happened.MOVED, 1.0, "br0", "", (split, merged))
-    read = history.read([history.as_line(entry, epoch_s=0.0)], history.Query())
-    assert [move["target"] for move in read[0]["moves"]] == ["eth1", "eth1"], (
-        "programs get the home"
-    )
-    text = history.render(read, False, str)
+    read = history.read(history.as_line(entry, epoch_s=0.0))
+    assert read is not None
+    assert [move["target"] for move in read["moves"]] == ["eth1", "eth1"], "programs get the home"
+    text = history.render([read], False, str)
     assert f"{split.way} (split)" in text and f"{merged.way} (merge)" in text
 
 
