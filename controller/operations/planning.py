@@ -74,20 +74,13 @@ class Opinion:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A unit away from its home uplink, and why it has not returned."""
-
-    moved: Moved
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Proposal:
     """The plan for one bridge, with all the data that it is based on.
 
     `config`: the configuration when the plan was made, at `made_s` of engine time. `uplinks`:
     the uplinks with their loads over `basis_s` (None: the latest loads). `expected`: the uplinks after
     the moves. `units`: all units with their loads, by name. `lines`: the moves, for display.
+    `waiting`: the moves back to home uplinks that have not been made yet, and why not.
     """
 
     config: BridgeConfig
@@ -99,7 +92,7 @@ class Proposal:
     units: Mapping[str, Unit]
     opinions: tuple[Opinion, ...]
     lines: tuple[Moved, ...]
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[tuple[Moved, str], ...]
 
     def __post_init__(self) -> None:
         assert len(self.uplinks) == len(self.expected), "the same uplinks before and after"
@@ -283,17 +276,17 @@ def _loads_in(snapshot: Snapshot, team_view: TeamView, window_s: float) -> Mappi
     return carried | {unit.name: unit.load for unit in snapshot.units}
 
 
-def _waiting(team_view: TeamView, homes: Mapping[str, str], now_s: float) -> tuple[Waiting, ...]:
-    """Return the units that will return to their home uplinks, and why they have not returned."""
+def _waiting(
+    team_view: TeamView, homes: Mapping[str, str], now_s: float
+) -> tuple[tuple[Moved, str], ...]:
+    """Return the moves of units that will return to their home uplinks, and why they wait."""
     away = [
         Move(name, bound.uplink, homes[name], Reason.FAILBACK)
         for name, bound in team_view.bound.items()
         if homes.get(name, bound.uplink) != bound.uplink
     ]
-    return tuple(
-        Waiting(moved, why_away(team_view, moved.target, now_s))
-        for moved in move_lines(team_view, away)
-    )
+    moves = move_lines(team_view, away)
+    return tuple((moved, why_away(team_view, moved.target, now_s)) for moved in moves)
 
 
 def why_away(team_view: TeamView, home: str | None, now_s: float) -> str:

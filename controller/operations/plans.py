@@ -15,7 +15,7 @@ from controller.api.requests import Asked
 from controller.bridge.bridge import Bridge, Commands
 from controller.operations import named, planning
 from controller.operations.jobs import Doing
-from controller.operations.planning import Basis, Opinion, Proposal, Waiting
+from controller.operations.planning import Basis, Opinion, Proposal
 from controller.text.drawing import Column, Look, table_text
 from controller.text.show_view import FALLEN_BACK, NONE_ATTACHED, RATES
 from controller.text.wording import Refused, lines_of, one_of, printable, quoted, shortened, wrapped
@@ -239,21 +239,19 @@ def _why_at_rest(rest: Rest, opinion: Opinion, proposal: Proposal) -> str | None
             )
         case _ if opinion.moves:
             return None
-        case WhyAtRest.BELOW if rest.fullest:
-            fullest = f"{rest.fullest} is the fullest at {percent(uplinks[rest.fullest].utilization_ratio)}"
-            return f"no uplink is above {limit}; {fullest}"
         case WhyAtRest.ALONE:
             return "fewer than two uplinks are in service"
-        case WhyAtRest.EVEN if rest.fullest and rest.emptiest:
-            pair = f"{rest.fullest} sends {_sent(uplinks[rest.fullest])}"
-            return f"uplinks are evenly loaded: {pair}, {rest.emptiest} {_sent(uplinks[rest.emptiest])}"
-        case WhyAtRest.NO_GAIN if rest.fullest and rest.emptiest:
-            pair = f"{rest.fullest} sends {_sent(uplinks[rest.fullest])}"
-            pair += f", {rest.emptiest} {_sent(uplinks[rest.emptiest])}"
-            return f"{pair}, and no bucket has the right size to even out the uplinks"
-        case WhyAtRest.NO_BETTER if rest.fullest:
+        case WhyAtRest.BELOW | WhyAtRest.NO_BETTER if rest.fullest:
             fullest = f"{rest.fullest} is the fullest at {percent(uplinks[rest.fullest].utilization_ratio)}"
+            if rest.why is WhyAtRest.BELOW:
+                return f"no uplink is above {limit}; {fullest}"
             return f"{fullest}, and no move would lower this load by 2% of capacity"
+        case WhyAtRest.EVEN | WhyAtRest.NO_GAIN if rest.fullest and rest.emptiest:
+            sent, less = _sent(uplinks[rest.fullest]), _sent(uplinks[rest.emptiest])
+            pair = f"{rest.fullest} sends {sent}, {rest.emptiest} {less}"
+            if rest.why is WhyAtRest.EVEN:
+                return f"uplinks are evenly loaded: {pair}"
+            return f"{pair}, and no bucket has the right size to even out the uplinks"
     return "no uplink is in service"
 
 
@@ -297,13 +295,12 @@ def _sent(uplink: Uplink) -> str:
     return f"{uplink.load.tx_bps / uplink.capacity_bps:.0%}"
 
 
-def _waits(waiting: Iterable[Waiting]) -> list[str]:
+def _waits(waiting: Iterable[tuple[Moved, str]]) -> list[str]:
     """Return sentences about units that will return later, one for each pair of uplinks."""
     ways: dict[tuple[str, str, str], list[str]] = {}
-    for one in sorted(waiting, key=lambda one: one.moved.buckets is None):
-        moved = one.moved
+    for moved, why in sorted(waiting, key=lambda one: one[0].buckets is None):
         what = f"{moved.buckets} buckets of {moved.unit}" if moved.buckets else moved.unit
-        ways.setdefault((moved.source or "-", moved.target, one.why), []).append(what)
+        ways.setdefault((moved.source or "-", moved.target, why), []).append(what)
     return [
         f"waiting to return from {source} to {target}: {listed(names)} ({why})"
         for (source, target, why), names in ways.items()
@@ -334,9 +331,7 @@ def _bridge(proposal: Proposal) -> dict[str, Any]:
             _uplink(*pair) for pair in zip(proposal.uplinks, proposal.expected, strict=True)
         ],
         "policies": [_policy(opinion, proposal) for opinion in proposal.opinions],
-        "waiting": [
-            {**history.move(waiting.moved), "why": waiting.why} for waiting in proposal.waiting
-        ],
+        "waiting": [{**history.move(moved), "why": why} for moved, why in proposal.waiting],
         "not_done": list(proposal.config.asked.not_done),
     }
 

@@ -20,7 +20,6 @@ from controller.config.rows import Endpoint
 from controller.host import client
 from controller.operations import answers as of_show
 from controller.operations import diagnosis, explain, planning, plans, unconfirmed
-from controller.operations.planning import Waiting
 from controller.replay.figures import Figures
 from policies.model import Load, Move, Reason, Unit
 from policies.rules import Rule
@@ -97,7 +96,7 @@ def planned() -> Iterator[Any]:
         units={**found.units, bucket.name: bucket},
         opinions=(replace(opinion, moves=(*opinion.moves, move), rest=rest),),
         lines=(*found.lines, BUCKETS),
-        waiting=(Waiting(MOVED, "why"), Waiting(BUCKETS, "why")),
+        waiting=((MOVED, "why"), (BUCKETS, "why")),
         config=replace(found.config, not_done=("one",)),
     )
     yield json.loads(plans.as_json([proposal]))
