@@ -12,7 +12,7 @@ from controller.api.status import BridgeStatus, as_json
 from controller.bridge.bridge import Bridge
 from controller.config.keys import KEYS, Key, Record
 from controller.config.rows import PREFIX, BridgeRow
-from controller.config.values import VmPortConfig
+from controller.config.values import UplinkConfig, VmPortConfig
 from controller.operations import unconfirmed
 from controller.text import drawing, show_view
 from controller.text.wording import shortened
@@ -46,9 +46,9 @@ def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
     return f"{called(port)}: {f'moved from {source} to' if source else 'on'} {target}"
 
 
-def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str:
+def pinned(bridge: Bridge, port: VmPortConfig, uplink: UplinkConfig, now_s: float) -> str:
     """Return the answer to `pin`, which says when the VM port moves. Call this before pinning."""
-    source = bridge.placing.on_switch.by_unit().get(port.name)
+    source, target = bridge.placing.on_switch.by_unit().get(port.name), uplink.name
     text = f"{called(port)}: pinned to {target}"
     if bridge.observing:
         return f"{text}, which it would use in enforce mode"
@@ -57,7 +57,6 @@ def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str
     if not bridge.connected:
         return f"{text}, which it will use once the switch is connected"
     if target not in bridge.links.usable():
-        uplink = next(u for u in bridge.config.uplinks if u.name == target)
         why = bridge.links.why_unused(uplink, now_s)
         return f"{text}, which it will use once {target} carries traffic ({why}); now on {source or 'none'}"
     return f"{text}, and will move from {source}" if source else text

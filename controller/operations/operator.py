@@ -56,7 +56,7 @@ class Operator:
         command, *words = request.words
         try:
             asked = parse(command, REQUESTS[command], words)
-            found = _COMMANDS[command](self, request.request_id, asked, now_s)
+            found = _COMMANDS[REQUESTS[command].name](self, request.request_id, asked, now_s)
             if not isinstance(found, Doing):
                 return found
             if asked.dry_run:
@@ -280,8 +280,9 @@ def _pin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Doi
     if _elsewhere(operator, name) is not None:
         return _set(operator, request_id, Asked(("interface", name), (f"pin={target}",)), now_s)
     bridge, port, row = _ruled(operator, name)
-    _pinnable(bridge, named.carrier(bridge, port, target))
-    done = answers.pinned(bridge, port, target, now_s)
+    uplink = named.carrier(bridge, port, target)
+    _pinnable(bridge, uplink)
+    done = answers.pinned(bridge, port, uplink, now_s)
     return operator.jobs.store(
         request_id, row.name, named.kept_rule(row, port, "pin", target), done
     )
@@ -405,12 +406,10 @@ _COMMANDS: dict[str, Callable[[Operator, int, Asked, float], Commands | Doing]] 
     "check": _check,
     "detach": _detach,
     "confirm": _confirm_change,
-    "revert": _revert,
     "rollback": _revert,
     "set": _set,
     "unset": _unset,
     "get": _get,
-    "settings": _get,
     "move": _move,
     "pin": _pin,
     "unpin": _unpin,
