@@ -240,15 +240,20 @@ def _lines(entry: Mapping[str, Any], clock: Callable[[float], str]) -> Iterator[
             yield f"    {changes}{' expected' if what == 'expected' else ''}"
 
 
-def _way(move: Mapping[str, Any]) -> str:
-    vm = f" [{move['vm']}]" if move.get("vm") not in (None, move.get("port")) else ""
+def way(move: Mapping[str, Any], vm: str = "") -> str:
+    """Describe a move: the port with `vm`, or the buckets, and then the source and the target."""
     what = (
         f"{move['port']}{vm}" if "port" in move else f"{move['policy']}, {move['buckets']} buckets"
     )
     source, target = ends(move.get("source"), move["target"], move["reason"])
+    return f"{what}: {source} -> {target}"
+
+
+def _way(move: Mapping[str, Any]) -> str:
+    vm = f" [{move['vm']}]" if move.get("vm") not in (None, move.get("port")) else ""
     # The line above includes the source of a manual move.
     reason = "" if move["reason"] == Reason.MANUAL else f" ({move['reason']})"
-    return f"{what}: {source} -> {target}{reason}"
+    return f"{way(move, vm)}{reason}"
 
 
 def _change(before: Mapping[str, Any], after: Mapping[str, Any], uplink: str) -> str:

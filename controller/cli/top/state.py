@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller.api.history import Happened, ends
+from controller.api.history import Happened, way
 from controller.text import top_manual as manual
 from controller.text.show_view import JsonObject, natural, used_by, why
 
@@ -65,14 +65,7 @@ def _lines(entry: Mapping[str, Any]) -> Iterator[str]:
         yield f"{event_text}{why}"
     # The newest move is the last one.
     for move in reversed(moves):
-        yield f"{event_text}{_way(move)}: {why}"
-
-
-def _way(move: Mapping[str, Any]) -> str:
-    """Return a short description of a move that fits into a line."""
-    what = move["port"] if "port" in move else f"{move['policy']}, {move['buckets']} buckets"
-    source, target = ends(move.get("source"), move["target"], move["reason"])
-    return f"{what}: {source} -> {target}, {move['reason']}"
+        yield f"{event_text}{way(move)}, {move['reason']}: {why}"
 
 
 # ---- what is on the screen -------------------------------------------------------------
