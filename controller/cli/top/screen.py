@@ -25,7 +25,7 @@ ESCAPE_MS = 100
 # The interval at which the age of the status is updated.
 TICK_S = 1.0
 
-_NAMES = {
+_KEYS: dict[int | str, str] = {
     curses.KEY_UP: keys.UP,
     curses.KEY_DOWN: keys.DOWN,
     curses.KEY_LEFT: keys.LEFT,
@@ -36,8 +36,6 @@ _NAMES = {
     curses.KEY_END: keys.END,
     curses.KEY_ENTER: keys.ENTER,
     curses.KEY_BACKSPACE: keys.BACKSPACE,
-}
-_CHARACTERS = {
     "\n": keys.ENTER,
     "\r": keys.ENTER,
     "\x1b": keys.ESCAPE,
@@ -153,10 +151,10 @@ class _Screen:
                 found = self._window.get_wch()
             except curses.error:
                 return None
+            if found in _KEYS:
+                return _KEYS[found]
             if isinstance(found, str):
-                return _CHARACTERS.get(found, found)
-            if found in _NAMES:
-                return _NAMES[found]
+                return found
 
     def _size(self) -> tuple[int, int]:
         """Return the current number of lines and columns."""
