@@ -130,13 +130,12 @@ def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
     if options.command == "detach" and not client.running():
         return detach(words)
     try:
-        answers.tell(client.ask(f"lbt/{options.command}", words))
+        return answers.ask(options.command, words)
     except Refused as why:
         # A service that does not answer may have made the change.
         if not isinstance(why, client.Unanswered):
             armed.disarm()
         raise
-    return 0
 
 
 def confirm(words: list[str]) -> int:
@@ -148,11 +147,10 @@ def confirm(words: list[str]) -> int:
         return answers.failed(obstacle)
     try:
         if client.running():
-            answers.tell(client.ask("lbt/confirm", words))
-        elif DRY_RUN.name in words:
+            return answers.ask("confirm", words)
+        if DRY_RUN.name in words:
             return _dry_run("confirm", words)
-        else:
-            print(reversal.confirm(bridge))
+        print(reversal.confirm(bridge))
     except Refused as why:
         return answers.failed(_too_late(bridge, str(why)))
     return 0
