@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import logging.handlers
 import os
@@ -181,4 +180,4 @@ def _backwards(file: BinaryIO) -> Iterator[bytes]:
 
 def in_utc(at_s: float) -> str:
     """Return the date and time in UTC for a time since the epoch."""
-    return datetime.datetime.fromtimestamp(at_s, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at_s))
