@@ -18,13 +18,6 @@ READ_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Away:
-    """The result of a failed read of the service's status. `why`: the reason."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """The service's answer to the command `words`, or the reason for a refusal."""
 
@@ -33,7 +26,8 @@ class Answer:
     refused: bool
 
 
-News = Picture | Away | Answer
+# A text is the reason why the service's status could not be read.
+News = Picture | Answer | str
 
 
 def read(version: str = "") -> Picture:
@@ -87,19 +81,18 @@ class Feed:
             self.read_now.wait(wait_s)
             self.read_now.clear()
 
-    def _news(self) -> News:
+    def _news(self) -> Picture | str:
         try:
             picture = read(self._version)
         except Refused as why:
             # The next service may have another version.
             self._version = ""
-            return Away(str(why))
+            return str(why)
         except (ValueError, LookupError, TypeError) as error:
-            return Away(
-                f"{type(error).__name__}: {error}; top and the service may have different versions"
-            )
+            hint = "top and the service may have different versions"
+            return f"{type(error).__name__}: {error}; {hint}"
         except Exception as error:
-            return Away(f"{type(error).__name__}: {error}, a bug in top")
+            return f"{type(error).__name__}: {error}, a bug in top"
         self._version = picture.version
         return picture
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from controller.cli.top import keys, view
-from controller.cli.top.feed import Answer, Away, Feed, News
+from controller.cli.top.feed import Answer, Feed, News
 from controller.cli.top.state import State, with_picture
 from controller.text import terminal
 from controller.text.drawing import Line, Style, width_of
@@ -121,8 +121,8 @@ class _Screen:
     def _take_news(self) -> None:
         while not self._news.empty():
             match news := self._news.get():
-                case Away(why=why):
-                    self._state = replace(self._state, away=why)
+                case str():
+                    self._state = replace(self._state, away=news)
                 case Answer():
                     answer = (news.words, news.text, news.refused)
                     self._state = keys.answered(self._state, *answer)
