@@ -105,8 +105,7 @@ class Account:
         }
         self.uplink = self.uplinks.get(self.bound.uplink) if self.bound else None
         self.home = placing.planned.homes.get(name)
-        asked_for = {port.name: port for port in bridge.config.asked.vm_ports}
-        self.own_policy = asked_for.get(name, port).policy
+        self.own_policy = bridge.config.asked.port_named.get(name, port).policy
         self.dropped = dict(bridge.dropped.by_port.get(name, {}))
         self.split_s = bridge.scheduler.splits.since_s.get(name)
         self.decided_in_s = max(0.0, self.basis.window_s - self.basis.covered_s)

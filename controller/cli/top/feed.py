@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from controller.cli.top.state import Picture, happenings
 from controller.host import client
@@ -17,8 +17,7 @@ DECISIONS = 60
 READ_TIMEOUT_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The service's answer to the command `words`, or the reason for a refusal."""
 
     words: tuple[str, ...]

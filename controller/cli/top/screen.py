@@ -124,8 +124,7 @@ class _Screen:
                 case str():
                     self._state = replace(self._state, away=news)
                 case Answer():
-                    answer = (news.words, news.text, news.refused)
-                    self._state = keys.answered(self._state, *answer)
+                    self._state = keys.answered(self._state, *news)
                 case _:
                     self._state = with_picture(self._state, news)
 
