@@ -124,7 +124,7 @@ def history(service: str, words: list[str]) -> int:
     from controller.host import journal
 
     try:
-        print(journal.answer(journal.default_path(service), tuple(words)))
+        tell(journal.answer(journal.default_path(service), tuple(words)))
     except (Refused, ValueError, OSError) as error:
         return failed(because(error))
     return 0

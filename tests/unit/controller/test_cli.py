@@ -324,3 +324,13 @@ def test_an_answer_ends_with_one_newline(
 ) -> None:
     answers.tell(answered)
     assert capsys.readouterr().out == out
+
+
+def test_without_entries_the_history_has_no_line_of_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As with a running service, also if the file is read without it."""
+    monkeypatch.setattr(client, "running", lambda: False)
+    monkeypatch.setenv("OVS_LBT_HISTORY", str(tmp_path / "history.jsonl"))
+    assert answers.history("ovs-lbt", ["--json"]) == 0
+    assert capsys.readouterr().out == ""
