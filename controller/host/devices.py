@@ -20,8 +20,8 @@ _FUNCTION = re.compile(r"(c\d+)?pf\d+((vf|sf)\d+)?")
 _SIOCETHTOOL = 0x8946
 _GET_SET_INFO, _GET_STRINGS, _GET_FEATURES = 0x37, 0x1B, 0x3A
 _FEATURES_SET = 4
-_NAME_BYTES = 32
-_OFFLOADS_TC = "hw-tc-offload"
+_NAME = "32s"
+_OFFLOADS_TC = b"hw-tc-offload"
 # These devices do not have the feature, but the devices below them offload their tc flows.
 _STACKED_DRIVERS = ("bonding", "team", "802.1Q VLAN Support", "macvlan", "bridge", "openvswitch")
 
@@ -68,12 +68,10 @@ def _feature() -> int | None:
     answer = _asked("lo", struct.pack("=IIQ", _GET_SET_INFO, 0, 1 << _FEATURES_SET), 4)
     (count,) = struct.unpack_from("=I", answer, 16)
     asked = struct.pack("=III", _GET_STRINGS, _FEATURES_SET, count)
-    names = _asked("lo", asked, _NAME_BYTES * count)[len(asked) :]
-    for number in range(count):
-        name = names[_NAME_BYTES * number : _NAME_BYTES * (number + 1)]
-        if name.partition(b"\0")[0].decode(errors="replace") == _OFFLOADS_TC:
-            return number
-    return None
+    answer = _asked("lo", asked, struct.calcsize(_NAME) * count)
+    padded = struct.unpack_from(_NAME * count, answer, len(asked))
+    names = [name.partition(b"\0")[0] for name in padded]
+    return names.index(_OFFLOADS_TC) if _OFFLOADS_TC in names else None
 
 
 def _asked(device: str, request: bytes, more_bytes: int) -> bytes:
