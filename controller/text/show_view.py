@@ -66,20 +66,14 @@ def lines(answer: JsonObject, look: Look) -> list[Line]:
     """Format the whole answer to `show`."""
     if answer.get("standby"):
         # A service on standby manages no bridges.
-        drawn = [line(f"on standby: {answer['leader']} leads")]
-    else:
-        drawn = [*waiting(answer, look), *blocks(answer["bridges"], look)]
-    return [*drawn, *faults(answer, look)]
+        return _apart([line(f"on standby: {answer['leader']} leads")], faults(answer, look))
+    blocks = [_block(bridge, look) for bridge in answer["bridges"]] or [[line(NONE_ATTACHED)]]
+    return _apart(waiting(answer, look), *blocks, faults(answer, look))
 
 
-def blocks(bridges: Sequence[JsonObject], look: Look) -> list[Line]:
-    """Return a block of lines for each bridge: uplinks, ports and notes."""
-    if not bridges:
-        return [line(NONE_ATTACHED)]
-    drawn: list[Line] = []
-    for bridge in bridges:
-        drawn += [(), *_block(bridge, look)] if drawn else _block(bridge, look)
-    return drawn
+def _apart(*parts: Sequence[Line]) -> list[Line]:
+    """Return the lines of all parts that are not empty, with an empty line between two parts."""
+    return [drawn for part in filter(None, parts) for drawn in ((), *part)][1:]
 
 
 def waiting(answer: JsonObject, look: Look) -> list[Line]:
@@ -90,7 +84,7 @@ def waiting(answer: JsonObject, look: Look) -> list[Line]:
         at = f"in {left_s:.0f} s, at {wording.time_of_day(change['until'])}"
         when = f"will be rolled back {at}" if left_s else "is being rolled back"
         texts.append(f"{name}: {what} {when}; to keep it: ovs-lbt confirm {wording.quoted(name)}")
-    return [*_wrapped(texts, look, Style.WARN), ()] if texts else []
+    return _wrapped(texts, look, Style.WARN)
 
 
 def faults(answer: JsonObject, look: Look) -> list[Line]:
@@ -99,25 +93,24 @@ def faults(answer: JsonObject, look: Look) -> list[Line]:
         f"ovs-lbt fault  {fault['found']} (in {fault['part']}: {fault['count']} in total)"
         for fault in answer.get("faults", ())
     ]
-    return [(), *_wrapped([*texts, wording.OUR_LOG], look, Style.BAD)] if texts else []
+    return _wrapped([*texts, wording.OUR_LOG], look, Style.BAD) if texts else []
 
 
 def _block(bridge: JsonObject, look: Look) -> list[Line]:
+    """Return the lines for a bridge: uplinks, ports and notes."""
     words = GAP.join([bridge["name"], bridge["policy"], bridge["teaming"], bridge["mode"]])
     state = Span("connected") if bridge["connected"] else Span("NOT CONNECTED", Style.BAD)
     ports = sorted(bridge["ports"], key=lambda port: natural(port["name"]))
     cells = [port_cells(port, why(port, bridge["policy"])) for port in ports]
     tables = uplink_rows([bridge], look, len(INDENT)), table(PORTS, cells, look, len(INDENT))
-    parts = [
+    return _apart(
         [(*line(words, Style.HEAD), Span(GAP), state), *_wrapped(states(bridge), look)],
         *([(Span(INDENT), *one) for one in rows] for rows in tables),
         _wrapped(_shared(bridge), look),
         _wrapped(bridge.get("offload", ()), look),
         _wrapped([f"{p['name']}: {dropped(p[DROPS])}" for p in ports if DROPS in p], look),
         _wrapped(notes(bridge), look, Style.WARN),
-    ]
-    first, *others = filter(None, parts)
-    return [*first, *(drawn for part in others for drawn in ((), *part))]
+    )
 
 
 def _why_down(uplink: JsonObject) -> str:

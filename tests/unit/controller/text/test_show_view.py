@@ -16,7 +16,7 @@ from tests.unit.show_json import JsonObject, br0, bridge, port, uplink
 
 
 def drawn(bridges: list[JsonObject], look: Look | None = None) -> str:
-    lines = show_view.blocks(bridges, look or Look())
+    lines = show_view.lines({"bridges": bridges}, look or Look())
     return "\n".join(plain(line).rstrip() for line in lines)
 
 
@@ -50,7 +50,7 @@ def test_what_is_wrong_is_said_and_stands_out() -> None:
     silent = uplink("eth3", up=False) | {"silent": ["LACP", "BFD"]}
     told["uplinks"] = [uplink("eth1", up=False), uplink("eth2", role="drained"), silent]
     told["ports"] = [port("vnet2", None, units={"eth1": 3, "eth2": 1}, shares=60, limit_bps=1e7)]
-    lines = show_view.blocks([told], Look())
+    lines = show_view.lines({"bridges": [told]}, Look())
     text = "\n".join(map(plain, lines))
     for said in (
         "NOT CONNECTED",
@@ -122,7 +122,7 @@ def bridges(draw: st.DrawFn, names: st.SearchStrategy[str] = NAMES) -> JsonObjec
 @given(bridges(), st.integers(80, 200), st.booleans())
 def test_nothing_is_wider_than_the_terminal(told: JsonObject, width: int, unicode: bool) -> None:
     """With names as long as interfaces may have; only the headline may be longer."""
-    for line in show_view.blocks([told], Look(width, unicode))[1:]:
+    for line in show_view.lines({"bridges": [told]}, Look(width, unicode))[1:]:
         assert width_of(plain(line)) <= width, plain(line)
 
 
