@@ -19,8 +19,8 @@ from controller.api.history import Moved
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
 from controller.config.reader import read_bridge
-from controller.config.rows import PREFIX, BridgeRow
-from controller.config.values import BridgeConfig, UplinkConfig
+from controller.config.rows import BridgeRow
+from controller.config.values import BridgeConfig
 from controller.operations.unconfirmed import Unconfirmed
 from controller.text.wording import OUR_LOG, Refused, one_line
 from policies.model import Role
@@ -318,16 +318,17 @@ class Jobs:
     ) -> Doing:
         """Write the settings of an operator's request, and answer with `done` once they are stored."""
         then = (lambda _now_s: ([], one_line(done))) if isinstance(done, str) else done
-        return self.writing(Store(self, number, bridge, then=then), tuple(settings))
+        return self.writing(Store(self, number, bridge, then=then), settings)
 
-    def writing(self, job: Job, settings: tuple[Setting, ...]) -> Doing:
+    def writing(self, job: Job, to_write: Iterable[Setting], notes: tuple[str, ...] = ()) -> Doing:
         """Begin a job. If its first step is STORE, write its settings."""
+        settings = tuple(to_write)
 
         def carry_out() -> Commands:
             self.begin(job)
             return [Write(settings, job.number)] if job.step is Step.STORE else []
 
-        return Doing(job.name, carry_out, settings)
+        return Doing(job.name, carry_out, settings, notes=notes)
 
     def take_answer(self, event: Written, now_s: float) -> Commands:
         """Handle the database's answer to a job's settings. Ignore answers for jobs that have ended."""
@@ -380,19 +381,3 @@ def _reply(request_id: int) -> Tell:
 def longer_s(config: BridgeConfig) -> float:
     """Return the additional time allowed to install the pipeline of a large bridge."""
     return TIMEOUT_PER_PORT_S * max(0, len(config.vm_ports) - LARGE_PORTS)
-
-
-def drained(uplink: UplinkConfig) -> tuple[Setting, ...]:
-    """Return the settings that drain an uplink and save its current role for `undrained`."""
-    before = None if uplink.role is Role.ACTIVE else uplink.role.value
-    return (_setting(uplink, "role", Role.DRAINED.value), _setting(uplink, "role-before", before))
-
-
-def undrained(uplink: UplinkConfig) -> tuple[Setting, ...]:
-    """Return the settings that restore the role that an uplink had before it was drained."""
-    role = None if uplink.role_before is Role.ACTIVE else uplink.role_before.value
-    return (_setting(uplink, "role", role), _setting(uplink, "role-before", None))
-
-
-def _setting(uplink: UplinkConfig, key: str, value: str | None) -> Setting:
-    return Setting("Interface", uplink.name, PREFIX + key, value)

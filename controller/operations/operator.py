@@ -29,7 +29,7 @@ from controller.operations.detach import NO_FLOWS, detach, removed, traces
 from controller.operations.diagnosis import Account
 from controller.operations.dry_run import applied, described
 from controller.operations.findings import shown
-from controller.operations.jobs import DRAIN_TIMEOUT_S, Doing, Drain, Jobs, Step, drained, undrained
+from controller.operations.jobs import DRAIN_TIMEOUT_S, Doing, Drain, Jobs, Step
 from controller.teaming.bindings import Bound
 from controller.text.wording import Refused, lines_of, one_line, one_of, quoted
 from policies import failover
@@ -344,7 +344,10 @@ def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> D
         deadline_s=now_s + DRAIN_TIMEOUT_S,
         notes=notes,
     )
-    return replace(operator.jobs.writing(job, () if is_drained else drained(uplink)), notes=notes)
+    # The current role is kept for `undrain`.
+    roles = {"role": Role.DRAINED.value, "role-before": _written_role(uplink.role)}
+    settings = [] if is_drained else _written("Interface", uplink.name, roles)
+    return operator.jobs.writing(job, settings, notes)
 
 
 def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -> Doing:
@@ -353,7 +356,14 @@ def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -
         raise Refused(f"uplink {uplink.name} is {uplink.role.value}, not drained")
     note = ", used if no active uplink works" if uplink.role_before is Role.STANDBY else ""
     done = f"{uplink.name}: {uplink.role_before.value} again{note}"
-    return operator.jobs.store(request_id, bridge.config.name, undrained(uplink), done)
+    roles = {"role": _written_role(uplink.role_before), "role-before": None}
+    settings = _written("Interface", uplink.name, roles)
+    return operator.jobs.store(request_id, bridge.config.name, settings, done)
+
+
+def _written_role(role: Role) -> str | None:
+    """Return the value of the key for a role; None, no key, for the default role."""
+    return None if role is Role.ACTIVE else role.value
 
 
 def _plan(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
