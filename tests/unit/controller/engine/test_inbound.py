@@ -98,6 +98,7 @@ STORIES = {
         | warned br0: inbound traffic of vnet0 {STILL}; expected on eth2""",
     "nothing comes": f"""{TEAM} | inbound vnet0 0 eth1 | run 12 | move eth2 | run 20 | reads-end
         | frames 0.0 1.0 3.0 | warned""",
+    "a port that goes": f"{RECEIVING} | move eth2 | run 1 | del vnet0 | watch | run 9 | watched no",
     "a failover": f"{RECEIVING} | down eth1 | run 0.1 | bound 2 | watched yes",
     "a failover of a LAG": f"{RECEIVING.replace('bond', 'static')} | down eth1 | run 0.1 | bound 2 | watched no",
     "observing": f"{RECEIVING} | set mode=observe | run 5 | watched no",
