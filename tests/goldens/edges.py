@@ -6,6 +6,7 @@ Knows names of `controller`, as `adapter` does.
 # ruff: noqa: PT008
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import platform
@@ -194,11 +195,34 @@ def bundled() -> Iterator[str]:
 
 def helped(commands: Sequence[str]) -> Iterator[str]:
     """Help, the scripts of shells, wrong usage, and the man page."""
-    with _host(Programs()) as directory:
+    with _host(Programs()) as directory, _as_one_python():
         for line in commands:
             yield f"$ ovs-lbt {line}"
             yield from _anywhere(run_command(line.split()), directory)
     yield from (ROOT / "docs" / "ovs-lbt.8").read_text().splitlines()
+
+
+@contextlib.contextmanager
+def _as_one_python() -> Iterator[None]:
+    """Let argparse print an option's value once, as from Python 3.13 on, and the usage on one line."""
+    made = argparse.HelpFormatter._format_action_invocation
+    usage = argparse.HelpFormatter._format_usage
+
+    def options(self: argparse.HelpFormatter, action: argparse.Action) -> str:
+        if not action.option_strings:
+            return made(self, action)
+        names = ", ".join(action.option_strings)
+        default = self._get_default_metavar_for_optional(action)
+        return f"{names} {self._format_args(action, default)}" if action.nargs != 0 else names
+
+    def on_one_line(*arguments: Any) -> str:
+        return " ".join(usage(*arguments).split()) + "\n\n"
+
+    formatter = argparse.HelpFormatter
+    with mock.patch.multiple(
+        formatter, _format_action_invocation=options, _format_usage=on_one_line
+    ):
+        yield
 
 
 def replayed(policy: str, samples: int, **settings: str) -> Iterator[str]:
@@ -226,11 +250,3 @@ def replayed(policy: str, samples: int, **settings: str) -> Iterator[str]:
         ).replay()
     yield from lines
     yield told(figures.as_json())
-
-
-def commands_of(parser_help: Iterable[str]) -> list[str]:
-    """The commands that the help of all lists."""
-    found = (
-        line.split() for line in parser_help if line.startswith("    |     ") and line[10] != " "
-    )
-    return [words[0] for words in found if len(words) > 1 and words[0].isascii()]

@@ -18,15 +18,15 @@ class Played(Here):
         )
 
     def play(self) -> list[str]:
-        try:
-            self.start()
-            for step in self.steps:
-                self.lines.append(f"# {step}")
-                word, *words = step.split()
-                found: Callable[..., object] = getattr(self, f"do_{word.replace('-', '_')}")
+        self.start()
+        for step in self.steps:
+            self.lines.append(f"# {step}")
+            word, *words = step.split()
+            found: Callable[..., object] = getattr(self, f"do_{word.replace('-', '_')}")
+            try:
                 found(*words)
-        except Exception as error:
-            self.lines.append(f"!! {type(error).__name__}: {error}")
+            except StopIteration:
+                self.lines.append("  no such port")
         return self.lines
 
     def number(self, name: str) -> int:
