@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.advice import collected
+import pytest
+
+from tests.advice import Advice, collected
 from tests.documents import ROOT
 from tests.switch.test_advice import LOOKS, STATES
 
@@ -142,3 +144,18 @@ def test_tests_that_run_commands_instead_exist() -> None:
         # A story is named by its key.
         named = (f'"{name}":', f"def {name}(")
         assert any(one in (ROOT / "tests" / file).read_text() for one in named)
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "found"),
+    [
+        ("ovs-lbt show {}", "x; to list: ovs-lbt show br0", "ovs-lbt show br0"),
+        ("ovs-lbt show {}", "ovs-lbt show 'a b'; or not", "ovs-lbt show 'a b'"),
+        ("ovs-vsctl {_into}", "it: ovs-vsctl a -- b c; or d", "ovs-vsctl a -- b c"),
+        ("ovs-lbt plan {bridge}", "ovs-lbt plan br0, then ovs-lbt apply", "ovs-lbt plan br0"),
+        ("ovs-lbt attach {}{uplinks}", "ovs-lbt attach br0 --x", "ovs-lbt attach br0 --x"),
+        ("ovs-lbt apply {}", "ovs-lbt plan br0", None),
+    ],
+)
+def test_a_command_is_found_in_a_message(command: str, text: str, found: str | None) -> None:
+    assert Advice("a/place", command).found_in(text) == found

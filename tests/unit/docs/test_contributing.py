@@ -16,6 +16,7 @@ from controller.replay.run import GROUP
 from tests import documents
 
 NAME = "emptiest"
+LONGEST_POLICY_LINES = 35
 
 
 def fenced(language: str) -> list[str]:
@@ -58,6 +59,10 @@ def run(package: Path, *command: str) -> str:
 def commands() -> list[list[str]]:
     (block,) = [b for b in documents.blocks() if b.text.endswith(f"--policy {NAME}")]
     return [shlex.split(command) for command in block.commands]
+
+
+def test_the_policy_is_short() -> None:
+    assert len(fenced("python")[0].splitlines()) <= LONGEST_POLICY_LINES
 
 
 @pytest.mark.slow

@@ -587,6 +587,15 @@ def test_a_table_has_the_rows_and_figures_that_were_measured(table: Table) -> No
             assert_cell(cell, figures)
 
 
+def test_path_checks_find_nothing_on_quiet_networks() -> None:
+    runs = raw("paths/quiet.json")["runs"]
+    assert not any(run["findings"] for run in runs)
+    assert sum(run["seconds"] for run in runs if run["case"] == "load") >= 3600
+    many = [run["more"] for run in runs if run["case"] == "hosts"]
+    assert many and not any(more["silent"] for more in many)
+    assert not any(fault["found_elsewhere"] for more in many for fault in more["faults"])
+
+
 def test_chaos_md_has_the_bounds_and_losses_of_chaos() -> None:
     text = (documents.ROOT / CHAOS).read_text()
     assert losses.with_table(text) == text, "again: python -m tests.switch.chaos.losses"

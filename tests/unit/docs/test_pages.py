@@ -56,6 +56,10 @@ def test_a_page_with_tables_is_short_enough_to_be_read(page: str, most: int) -> 
     assert len((documents.ROOT / page).read_text().split()) <= most
 
 
+def test_readme_has_few_lines() -> None:
+    assert len((documents.ROOT / "README.md").read_text().splitlines()) <= 130
+
+
 # ---- architecture.md ----
 
 

@@ -13,8 +13,13 @@ from controller.config.keys import BRIDGE_KEYS, KEYS, VM_KEYS, Key
 from controller.features.shaping import DEFAULT_SHARES
 from controller.metrics.exporter import HELP
 from policies.presets import DEFAULT_PRESET, PRESETS
+from tests import documents
 from tests.reference import metrics, settings
-from tests.reference.pages import COMMAND, JSON_PAGE, PAGES, generated
+from tests.reference.pages import COMMAND, JSON_PAGE, PAGES, Page, generated
+from tests.unit.docs.test_pages import words
+
+MOST_WORDS = 300
+MARKDOWN = [page for page in PAGES if page.path.suffix == ".md"]
 
 
 @pytest.mark.slow
@@ -23,6 +28,12 @@ from tests.reference.pages import COMMAND, JSON_PAGE, PAGES, generated
 )
 def test_a_page_is_as_the_code_generates_it(path: Path) -> None:
     assert generated()[path] == path.read_text(), f"run {COMMAND}"
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: page.path.name)
+def test_the_words_around_what_is_generated_are_few(page: Page) -> None:
+    text = documents.with_made(page.path.read_text(), page.begin, page.end, "")
+    assert 0 < words(text.replace(page.begin, "").replace(page.end, "")) <= MOST_WORDS
 
 
 def test_pages_with_more_belong_to_keys_and_metrics_that_exist() -> None:

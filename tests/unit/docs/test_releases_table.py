@@ -64,11 +64,13 @@ def _release(distribution: str) -> str:
 @pytest.mark.parametrize(
     ("text", "passed", "failed"),
     [
+        ("35 passed in 36.43s", 35, 0),
         ("=== 3 failed, 76 passed, 1 rerun, 2 warnings in 100.01s (0:01:40) ===", 76, 3),
         ("1 passed in 1.00s\nmore\n2 passed, 1 error in 2.00s\n", 3, 1),
         ("PASS  four phases: 4\nFAIL  2 moves: 3\n", 1, 1),
         ("out/seed-1.json: 300 events, 1 violations\n", 299, 1),
         ("500 of 1000 cases, 0 batches failed, 3 s\r1000 cases, 0 failed: out\n", 1000, 0),
+        ("nothing passed in time", 0, 0),
         ("", 0, 0),
     ],
 )

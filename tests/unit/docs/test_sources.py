@@ -120,6 +120,15 @@ def test_every_table_with_raw_figures_is_compared_with_them(name: str) -> None:
     assert [head for head in found if not head.startswith(compared)] == []
 
 
+def test_no_figure_is_without_raw_figures() -> None:
+    pages = [documents.ROOT / "README.md", *DOCS.rglob("*.md")]
+    # A decision record has the figures of its day.
+    pages = [page for page in pages if page.parent.name != "decisions"]
+    assert len(pages) > 10
+    without = re.compile(r"(raw figures|these) were not kept|(measured|counted) by hand", re.I)
+    assert [str(page) for page in pages if without.search(" ".join(page.read_text().split()))] == []
+
+
 def test_the_readme_of_raw_figures_names_every_file() -> None:
     text = (DOCS / "results/README.md").read_text()
     named = {
