@@ -231,6 +231,7 @@ HOSTS = Kind(
 INTERFACE_NAMES = Kind(
     checked(
         lambda text: tuple(part.strip() for part in text.split(",")),
+        # No name is empty or given twice.
         lambda names: 2 <= len(names) == len({*names} - {""}) <= MAX_UPLINKS,
     ),
     f"2 to {MAX_UPLINKS} interface names, comma-separated",

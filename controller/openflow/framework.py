@@ -357,8 +357,9 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             return
         shaking_hands = self.state != MAIN_DISPATCHER
         self._silent = self._silent + 1 if shaking_hands else len(self.unreplied_echo_requests)
-        late = self.socket.has_unread()
-        if self._silent >= (UNANSWERED_WHILE_LATE if late else UNANSWERED_ECHOES):
+        if self._silent >= UNANSWERED_WHILE_LATE or (
+            self._silent >= UNANSWERED_ECHOES and not self.socket.has_unread()
+        ):
             silent_s = self._silent * ECHO_INTERVAL_S
             found = f"the switch has not answered for {silent_s:g} s"
             self.warnings.log(f"{self.address}: {found}; closing the connection")
