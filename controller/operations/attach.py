@@ -37,8 +37,6 @@ from controller.text.wording import OUR_LOG, Refused, lines_of, no_device, quote
 Trial = Callable[[JsonObject], str]
 # If the switch has not confirmed the pipeline within this time, the attach is rolled back.
 ATTACH_TIMEOUT_S = 10.0
-# Open vSwitch waits at most this long, by default, before it connects to a controller again.
-RECONNECT_S = 8.0
 # The value that attach writes if the key is not set. A bridge without the key keeps `multipath`, the
 # hash of releases before 0.2, because another hash moves most connections to another uplink once.
 HASH, HASH_AT_ATTACH = "connection-hash", "auto"
@@ -260,16 +258,13 @@ def attach(
             # The keys have disappeared. The bridge is managed as before, and not read again.
             return [Reply(number, lines_of(written(row, told)))]
         trial = partial(of_attach, row, told)
-    limit_s = ATTACH_TIMEOUT_S + longer_s(config)
-    if any(controllers.is_ours(target, fleet.listens_on) for target in row.controllers):
-        limit_s += RECONNECT_S
     jobs.begin(
         Attach(
             jobs,
             number,
             name,
             began_s=now_s,
-            deadline_s=now_s + limit_s,
+            deadline_s=now_s + ATTACH_TIMEOUT_S + longer_s(fleet, config),
             settings=tuple(settings),
             waits=waits,
             reverts=reverts,

@@ -209,7 +209,7 @@ def detach(
         number,
         name,
         began_s=now_s,
-        deadline_s=now_s + DETACH_TIMEOUT_S + longer_s(bridge.config),
+        deadline_s=now_s + DETACH_TIMEOUT_S + longer_s(fleet, bridge.config),
         purge=purge,
         waits=waits,
         reverts=reverts,

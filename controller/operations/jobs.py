@@ -18,6 +18,7 @@ from controller.api.events import ForwardingByOne, Written
 from controller.api.history import Moved
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
+from controller.config import controllers
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig
@@ -27,6 +28,8 @@ from policies.model import Role
 
 # The additional time for each VM port of a large bridge: a port has about twenty flows and groups.
 TIMEOUT_PER_PORT_S, LARGE_PORTS = 0.03, 300
+# Open vSwitch waits at most this long, by default, before it connects to a controller again.
+RECONNECT_S = 8.0
 # An operator waits at most this long for the answer. The last learning packet is sent 3 s after a move.
 DRAIN_TIMEOUT_S = 10.0
 # Sends the answer of a job: the text, whether the request is refused, and the time.
@@ -378,6 +381,9 @@ def _reply(request_id: int) -> Tell:
     return lambda text, refused, _now_s: [Reply(request_id, text, refused)]
 
 
-def longer_s(config: BridgeConfig) -> float:
-    """Return the additional time allowed to install the pipeline of a large bridge."""
-    return TIMEOUT_PER_PORT_S * max(0, len(config.vm_ports) - LARGE_PORTS)
+def longer_s(fleet: Fleet, config: BridgeConfig) -> float:
+    """Return the additional time for a large bridge, and for a switch that connects to the service."""
+    large_s = TIMEOUT_PER_PORT_S * max(0, len(config.vm_ports) - LARGE_PORTS)
+    targets = fleet.rows[config.name].controllers
+    connects = any(controllers.is_ours(target, fleet.listens_on) for target in targets)
+    return large_s + RECONNECT_S * connects

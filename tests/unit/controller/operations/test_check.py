@@ -170,3 +170,9 @@ def test_a_bridge_that_dials_the_service_can_be_attached(listens_at: str) -> Non
     if not dials_another:
         here.write(replace(here.rows["br0"], unanswered=False))
         assert found(here) == {}, "the service is no other program"
+        here.disconnect()
+        here.ask("detach", "br0")
+        here.run_for(12)
+        here.connect()
+        here.run_for(3)
+        assert not here.rows["br0"].attached and not switch.installed.flows
