@@ -14,7 +14,7 @@ from controller.api.commands import BY_NAME
 from controller.api.requests import assignments
 from controller.config.keys import BRIDGE_KEYS
 from controller.config.kinds import DURATION, Kind, integer, name_in
-from controller.replay.figures import Figures
+from controller.replay.figures import Figures, Volume, fluid_bound
 from controller.replay.host import Options
 from controller.replay.prometheus import fetch
 from controller.replay.run import installed_policies, load_policy, replay
@@ -66,10 +66,11 @@ def main(arguments: Sequence[str]) -> int:
     except (BadTrace, Refused, OSError, ImportError) as error:
         print(f"ovs-lbt: {because(error)}", file=sys.stderr)
         return 1
+    bound = fluid_bound(hosts, how.uplinks)
     if options.json:
-        print(json.dumps({policy: of.as_json() for policy, of in found.items()}, indent=2))
+        print(json.dumps({policy: of.as_json(bound) for policy, of in found.items()}, indent=2))
     else:
-        print("\n".join(_table(found, hosts, how)))
+        print("\n".join(_table(found, bound, hosts, how)))
     return 0
 
 
@@ -139,8 +140,11 @@ def _typed(kind: Kind) -> Callable[[str], Any]:
     return parse
 
 
-def _table(found: dict[str, Figures], hosts: list[HostTrace], how: Options) -> list[str]:
+def _table(
+    found: dict[str, Figures], bound: Volume, hosts: list[HostTrace], how: Options
+) -> list[str]:
     """Return the lines of the result: a header, a row for each policy, and explanations."""
+    least_percent = [100 * ratio for ratio in bound.excess_ratios]
     threshold = BRIDGE_KEYS["threshold"]
     threshold_ratio = threshold.parse(how.settings.get("threshold", str(threshold.default)))
     ports = sum(len(host.ports) for host in hosts)
@@ -152,7 +156,9 @@ def _table(found: dict[str, Figures], hosts: list[HostTrace], how: Options) -> l
         "",
         *HEAD,
         *(_row(policy, figures) for policy, figures in found.items()),
+        "{:<18}{:>11.2f}{:>9.2f}".format("fluid bound", *least_percent),
         "",
+        "Fluid bound: the excess if all traffic were divided evenly over the uplinks.",
         f"Above: host-hours with an uplink above {100 * threshold_ratio:g} % utilization.",
         "Optimality: the highest utilization divided by the lowest that is possible with",
         "any placement of the units that the policy moves; 1 is perfect.",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from controller.replay.trace import HostTrace
 from policies.model import IDLE, Load, Uplink
 
 # The span over which RFC 7432 counts moves of an address.
@@ -86,10 +87,13 @@ class Figures:
     def volume(self) -> Volume:
         return sum(self.by_time.values(), Volume())
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self, bound: Volume) -> dict[str, Any]:
+        """Return the figures. `bound`: as returned by `fluid_bound`."""
         transmit, receive = self.volume.excess_ratios
+        least_transmit, least_receive = bound.excess_ratios
         return {
             "excess_ratio": {"transmit": transmit, "receive": receive},
+            "fluid_bound_ratio": {"transmit": least_transmit, "receive": least_receive},
             "above_threshold_s": self.above_threshold_s,
             "duration_s": self.duration_s,
             "optimality": {
@@ -106,6 +110,18 @@ def summed(of_hosts: Iterable[Figures]) -> Figures:
     for figures in of_hosts:
         total.add_figures(figures)
     return total
+
+
+def fluid_bound(hosts: Iterable[HostTrace], uplinks: int) -> Volume:
+    """Return the least excess of any policy, which could divide all traffic evenly over the uplinks."""
+    bound = Volume()
+    for host in hosts:
+        for start_s, end_s, rates in host.intervals():
+            of_vm_ports = (sum(way) for way in zip(*rates.values(), strict=True))
+            total = [bps * (end_s - start_s) / 8 for bps in of_vm_ports]
+            capacity = uplinks * host.capacity_bps * (end_s - start_s) / 8
+            bound += Volume(Load(*(max(0.0, sent - capacity) for sent in total)), Load(*total))
+    return bound
 
 
 class MacMoves:

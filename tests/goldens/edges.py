@@ -26,6 +26,7 @@ from controller import rescue
 from controller.api.events import AddressesRead, DatabaseRead
 from controller.config.rows import Ovn
 from controller.host import addresses
+from controller.replay.figures import fluid_bound
 from controller.replay.host import Host, Options
 from controller.replay.switch import Switch
 from controller.replay.trace import read as read_trace
@@ -244,9 +245,8 @@ def replayed(policy: str, samples: int, **settings: str) -> Iterator[str]:
                 f"{now_s:.3f} {told(key)}: {told(at)}" for key, at in sorted(moved.items())
             )
 
+    uplinks = 3 if settings else 2
     with mock.patch.object(Switch, "commit", noted):
-        figures = Host(
-            host, policy, Options(settings=settings, uplinks=3 if settings else 2)
-        ).replay()
+        figures = Host(host, policy, Options(settings=settings, uplinks=uplinks)).replay()
     yield from lines
-    yield told(figures.as_json())
+    yield told(figures.as_json(fluid_bound([host], uplinks)))

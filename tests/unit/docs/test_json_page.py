@@ -20,7 +20,7 @@ from controller.config.rows import Endpoint
 from controller.host import client
 from controller.operations import answers as of_show
 from controller.operations import diagnosis, explain, planning, plans, unconfirmed
-from controller.replay.figures import Figures
+from controller.replay.figures import Figures, Volume
 from policies.model import Load, Move, Reason, Unit
 from policies.rules import Rule
 from policies.verdicts import Standing, Verdict
@@ -169,7 +169,7 @@ def answers(
         "plan --endpoints --json": [answered(full())],
         "explain --json": [*explained()],
         "history --json": [*remembered()],
-        "replay --json": [{"load-based": figures.as_json()}],
+        "replay --json": [{"load-based": figures.as_json(Volume())}],
     }
 
 

@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from controller import cli
-from controller.replay.figures import MacMoves
+from controller.replay.figures import MacMoves, fluid_bound
 from controller.replay.host import Host, Options
 from controller.replay.run import replay
 from controller.replay.switch import Mix, in_buckets
@@ -48,7 +48,8 @@ QUIET = {"a": (10, 0), "b": (10, 70), "c": (10, 0)}
 
 
 def figures(of: HostTrace, policy: str, **options: Any) -> dict[str, Any]:
-    return Host(of, policy, Options(**options)).replay().as_json()
+    how = Options(**options)
+    return Host(of, policy, how).replay().as_json(fluid_bound([of], how.uplinks))
 
 
 def test_static_placement_leaves_what_arithmetic_says() -> None:
@@ -234,6 +235,11 @@ def test_static_excess_is_that_of_each_sample(loads: list[Sample], uplinks: int)
             total += sum(carried)
         ratio = excess / total if total else 0.0
         assert found["excess_ratio"][name] == pytest.approx(ratio, abs=1e-9)
+        sent = [sum(load[direction] for load in sample.values()) for sample in loads]
+        least = sum(max(0.0, mbps - 100 * uplinks) for mbps in sent)
+        assert found["fluid_bound_ratio"][name] == pytest.approx(
+            least / total if total else 0.0, abs=1e-9
+        )
 
 
 def test_most_moves_of_an_address_are_counted_in_any_180_seconds() -> None:
