@@ -8,7 +8,7 @@
 #                     (ARGS='--trace FILE --out FILE')
 #   make bench-times  durations and losses on a real switch, compared with the limits in the documents, in
 #                     out/times.json; run nothing else on the machine
-#   make test         lint, and the tests with and without real switches, a few of them on the kernel's datapath:
+#   make test         lint, and the tests with and without real switches, one of them on the kernel's datapath:
 #                     12 minutes on two cores (WORKERS=1: one switch test after another)
 #   make test-quick   the tests that need no switch and no other program, in a minute, as any user; it installs
 #                     nothing, and needs .venv or a python3 with `pip install -e '.[dev]'`

@@ -207,7 +207,7 @@ FINDINGS = {
         | run 1 | finds | down eth2 | up eth2 | down eth2 | up eth2 | finds flapping | run 1000
         | finds""",
     "no answer is told apart from no link": """lacp | silent eth2
-        | finding silent …does not answer (LACP); …(LACP in active mode)…""",
+        | finding silent …does not answer (LACP); …(LACP in active mode)… | ask show | told …no answer…""",
     **{
         f"settings: {team}": f"{team} | finds {found}"
         for team, found in (
