@@ -54,6 +54,7 @@ from controller.host import control, journal
 from controller.operations import linux_bond, unconfirmed
 from controller.ovsdb import records
 from controller.replay import command as replay_command
+from controller.replay.figures import fluid_bound
 from controller.replay.host import Options
 from controller.replay.prometheus import fetch
 from controller.replay.run import replay
@@ -756,12 +757,14 @@ def _replay(hosts: list[HostTrace], policy: str) -> None:
     if sum(len(one.samples) for one in hosts) > SHORT_REPLAY:
         return
     try:
-        found = replay(hosts, [policy], Options(mix=Mix(flows=2)), processes=1)
+        options = Options(mix=Mix(flows=2))
+        found = replay(hosts, [policy], options, processes=1)
     except Refused as refusal:
         said = str(refusal)
     else:
         (figures,) = found.values()
-        json.dumps(figures.as_json(), allow_nan=False)
+        bound = fluid_bound(hosts, options.uplinks)
+        json.dumps(figures.as_json(bound), allow_nan=False)
         return
     assert " " in said and said.isprintable()
 
