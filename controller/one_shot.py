@@ -13,6 +13,7 @@ from collections.abc import Callable
 from controller.api.engine_commands import Reply
 from controller.api.events import Request
 from controller.host import client, journal
+from controller.host.sockets import TlsFiles
 from controller.service import Options, Service
 
 REQUEST_ID = 1
@@ -57,7 +58,8 @@ def detach(ovsdb: str, bridge: str, *options: str) -> Service:
     Raises:
         Refused: the database does not answer.
     """
-    service = Service(Options(ovsdb, only=bridge), OneAnswer)
+    tls = TlsFiles.tls_files_of(*client.tls_files())
+    service = Service(Options(ovsdb, tls=tls, only=bridge), OneAnswer)
     service.request(Request(REQUEST_ID, ("detach", bridge, *options)))
     return service
 
@@ -73,6 +75,7 @@ def revert(ovsdb: str, bridge: str) -> Service:
     """
     options = Options(
         ovsdb,
+        tls=TlsFiles.tls_files_of(*client.tls_files()),
         history=journal.default_path(client.NAME),
         only=bridge,
         name=REVERSAL,

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import ovs.dirs
 import pytest
 
-from controller import reversal
+from controller import one_shot, reversal
 from controller.api.engine_commands import Setting
 from controller.host import client
+from controller.host.sockets import TlsFiles
 from controller.operations import unconfirmed
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed, What
 from controller.text.wording import Refused
@@ -149,6 +150,22 @@ def test_too_late_to_confirm(host: Host, begun: bool) -> None:
     with pytest.raises(Refused, match="detach was not confirmed in time, and is being"):
         reversal.confirm("br0")
     assert UNCONFIRMED in host.ids
+
+
+def test_a_database_on_another_host_is_reached_with_the_certificate_of_the_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise `after` never ends, even if the change was confirmed."""
+    files = {"private-key": "k.pem", "certificate": "c.pem", "ca-cert": "ca.pem"}
+    for option, file in files.items():
+        monkeypatch.setenv(f"OVS_LBT_{option.upper().replace('-', '_')}", file)
+    monkeypatch.setenv("OVS_LBT_OVSDB", "ssl:192.0.2.1:6640")
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(reversal, "run", lambda *words, **_: asked.append(words) or "")
+    assert reversal.waits("br0") is None
+    assert {f"--{option}={file}" for option, file in files.items()} <= {*asked[0]}
+    monkeypatch.setattr(one_shot, "Service", lambda options, *_: options)
+    assert one_shot.revert("ssl:192.0.2.1:6640", "br0").tls == TlsFiles(*files.values())
 
 
 def test_who_is_too_late_learns_when_it_was_reverted() -> None:
