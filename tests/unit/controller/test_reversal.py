@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import ovs.dirs
 import pytest
 
-from controller import one_shot, reversal
+from controller import announce_endpoints, one_shot, reversal
 from controller.api.engine_commands import Setting
+from controller.api.events import DatabaseRead
 from controller.host import client
 from controller.host.sockets import TlsFiles
 from controller.operations import unconfirmed
@@ -166,6 +168,12 @@ def test_a_database_on_another_host_is_reached_with_the_certificate_of_the_servi
     assert {f"--{option}={file}" for option, file in files.items()} <= {*asked[0]}
     monkeypatch.setattr(one_shot, "Service", lambda options, *_: options)
     assert one_shot.revert("ssl:192.0.2.1:6640", "br0").tls == TlsFiles(*files.values())
+    read = DatabaseRead(())
+    monkeypatch.setattr(
+        announce_endpoints, "Database", lambda _, put, tls: put(replace(read, leader=str(tls)))
+    )
+    found = announce_endpoints.read("ssl:192.0.2.1:6640")
+    assert found.leader == str(TlsFiles(*files.values())), "for a dry run"
 
 
 def test_who_is_too_late_learns_when_it_was_reverted() -> None:
