@@ -17,6 +17,7 @@ from controller.host import client
 from controller.host.sockets import TlsFiles
 from controller.operations import unconfirmed
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed, What
+from controller.service import Options
 from controller.text.wording import Refused
 
 NOW_S = 1000.0
@@ -162,12 +163,12 @@ def test_a_database_on_another_host_is_reached_with_the_certificate_of_the_servi
     for option, file in files.items():
         monkeypatch.setenv(f"OVS_LBT_{option.upper().replace('-', '_')}", file)
     monkeypatch.setenv("OVS_LBT_OVSDB", "ssl:192.0.2.1:6640")
-    asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(reversal, "run", lambda *words, **_: asked.append(words) or "")
-    assert reversal.waits("br0") is None
-    assert {f"--{option}={file}" for option, file in files.items()} <= {*asked[0]}
-    monkeypatch.setattr(one_shot, "Service", lambda options, *_: options)
-    assert one_shot.revert("ssl:192.0.2.1:6640", "br0").tls == TlsFiles(*files.values())
+    monkeypatch.setattr(reversal, "run", lambda *words, **_: " ".join(words))
+    assert {f"--{option}={file}" for option, file in files.items()} <= {*reversal._vsctl().split()}
+    made: list[Options] = []
+    monkeypatch.setattr(one_shot, "Service", lambda options, _: made.append(options))
+    one_shot.revert("ssl:192.0.2.1:6640", "br0")
+    assert made[0].tls == TlsFiles(*files.values())
     read = DatabaseRead(())
     monkeypatch.setattr(
         announce_endpoints, "Database", lambda _, put, tls: put(replace(read, leader=str(tls)))
