@@ -23,8 +23,9 @@ from controller.api.events import DatabaseRead, Event
 from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.features.off_home import OWN_AFTER_S, announcements
-from controller.host import addresses, arming, faults
+from controller.host import addresses, arming, client, faults
 from controller.host.programs import run
+from controller.host.sockets import TlsFiles
 from controller.ovsdb.database import Database
 from controller.text import terminal
 from controller.text.wording import Refused
@@ -100,7 +101,7 @@ def read(remote: str) -> DatabaseRead:
         Refused: the database does not answer.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    Database(remote, events.put)
+    Database(remote, events.put, TlsFiles.tls_files_of(*client.tls_files()))
     found = events.get()
     assert isinstance(found, DatabaseRead)
     return found

@@ -73,8 +73,12 @@ def waiting(bridge: str) -> Unconfirmed:
 
 
 def _vsctl(*words: str) -> str:
-    command = ["ovs-vsctl", f"--db={client.database()}", "--no-wait", *words]
-    return run(*command, remedy=STARTED, timeout_s=VSCTL_TIMEOUT_S)
+    command = ["ovs-vsctl", f"--db={(database := client.database())}"]
+    if database.startswith("ssl:"):
+        options = ("--private-key", "--certificate", "--ca-cert")
+        files = zip(options, client.tls_files(), strict=True)
+        command += [f"{option}={file}" for option, file in files if file]
+    return run(*command, "--no-wait", *words, remedy=STARTED, timeout_s=VSCTL_TIMEOUT_S)
 
 
 def after(bridge: str, wait_s: float) -> int:

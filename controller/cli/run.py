@@ -107,8 +107,8 @@ def log(level: int, everything: bool = False) -> None:
 
 
 def blamed_database(why: str) -> str:
-    """Return the error text with --ovsdb replaced by the environment variable OVS_LBT_OVSDB."""
-    return blamed(why, {"--ovsdb": RUN_VARIABLES["--ovsdb"]})
+    """Return the error text with options of `run` replaced by their environment variables."""
+    return blamed(why, RUN_VARIABLES)
 
 
 def take_variables(options: argparse.Namespace) -> dict[str, str]:

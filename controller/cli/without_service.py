@@ -123,7 +123,7 @@ def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
         return answers.failed(obstacle)
     if options.command != "detach" and not client.running():
         return answers.ask(options.command, words)
-    bridge = options.bridge if options.command != "set" else _bridge_of(options)
+    bridge = options.bridge if options.command != "set" else _bridge_of(words)
     if bridge is None:
         return answers.ask(options.command, words)
     armed = arming.arm(bridge, float(options.rollback_after), options.service)
@@ -166,17 +166,20 @@ def revert(words: list[str]) -> int:
     return _dry_run("revert", words) if DRY_RUN.name in words else reversal.once(words[0])
 
 
-def _bridge_of(options: argparse.Namespace) -> str | None:
-    """Return the bridge whose settings `set` changes; None if the interface is not on a bridge."""
-    if options.table == "bridge":
-        return str(options.name)
-    from controller.host import programs
+def _bridge_of(words: list[str]) -> str | None:
+    """Return the bridge whose settings `set` changes, from a dry run; None if the service refuses the change.
 
+    Raises:
+        Unanswered: the service did not answer.
+    """
     try:
-        found = programs.run("ovs-vsctl", "iface-to-br", options.name.partition("/")[0])
+        told = client.ask("lbt/set", [*words, DRY_RUN.name])
+    except client.Unanswered:
+        raise
     except Refused:
         return None
-    return found.strip()
+    # The last line ends with the command that confirms the change.
+    return shlex.split(told.splitlines()[-1])[-1]
 
 
 def _too_late(bridge: str, why: str) -> str:

@@ -96,7 +96,7 @@ class _Reader:
             active_member=macs.get(bond.active_mac) if bond and bond.active_mac else None,
             lacp_current=frozenset(i.name for _, i in members if i.lacp_current),
             falls_back=bond is not None
-            and bond.other_config.get("lacp-fallback-ab") == "true"
+            and bond.other_config.get("lacp-fallback-ab", "").lower() == "true"
             and (teaming, bridge["mode"]) == ("lacp", "enforce"),
             connection_hash=connection_hash,
             hashed_for=None if bridge["connection-hash"] else native,
@@ -106,7 +106,7 @@ class _Reader:
             hw_offload=self.row.hw_offload,
             no_flood_before=bridge["no-flood-before"] or frozenset(),
             in_userspace=in_userspace,
-            forwards_bpdu=self.row.other_config.get("forward-bpdu") == "true",
+            forwards_bpdu=self.row.other_config.get("forward-bpdu", "").lower() == "true",
             snoops=self.row.mcast_snooping_enable,
             offload=offload.with_policies(offloaded, policies, connection_hash),
             not_done=(

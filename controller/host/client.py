@@ -38,6 +38,11 @@ def database(given: str | None = None) -> str:
     return given or os.environ.get("OVS_LBT_OVSDB") or f"unix:{ovs.dirs.RUNDIR}/db.sock"
 
 
+def tls_files() -> list[str | None]:
+    """Return the paths of the TLS files in the environment: the private key, its certificate, and the CA."""
+    return [os.environ.get(f"OVS_LBT_{of}") for of in ("PRIVATE_KEY", "CERTIFICATE", "CA_CERT")]
+
+
 class Unanswered(Refused):
     """Raised if the service did not answer."""
 

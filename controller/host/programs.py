@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -31,6 +32,9 @@ def run(
     """
     program, *words = command
     timed = [f"--timeout={timeout_s:g}"] if program in TOOLS else []
+    database = os.environ.get("OVS_LBT_OVSDB", "")
+    if program == "ovs-vsctl" and database.startswith("unix:"):
+        timed.append(f"--db={database}")
     try:
         done = subprocess.run(
             [program, *timed, *words],

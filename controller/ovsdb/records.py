@@ -250,7 +250,7 @@ def _interface(row: Any, local: bool = False, hw_offload: bool = False) -> Inter
         uuid=str(row.uuid),
         mac=_first(row.mac_in_use),
         lacp_current=_first(row.lacp_current),
-        bfd=row.bfd.get("enable") == "true",
+        bfd=_is_true(row.bfd, "enable"),
         cfm=bool(row.cfm_mpid),
         kind=row.type,
         driver=driver,

@@ -106,6 +106,10 @@ def armed(monkeypatch: pytest.MonkeyPatch) -> Armed:
             "set bridge br0 policy=explicit --rollback-after 60",
             ["bridge", "br0", "policy=explicit", "--rollback-after", "60"],
         ),
+        (
+            "set interface web-1 pin=eth1 --rollback-after 60",
+            ["interface", "web-1", "pin=eth1", "--rollback-after", "60"],
+        ),
     ],
 )
 def test_a_reversal_is_armed_before_the_service_is_asked(
@@ -116,6 +120,8 @@ def test_a_reversal_is_armed_before_the_service_is_asked(
     words: list[str],
 ) -> None:
     def ask(method: str, asked: list[str]) -> str:
+        if asked[-1] == "--dry-run":
+            return "would set pin=eth1\nwould roll this back, unless confirmed: ovs-lbt confirm br0"
         assert armed.for_ == [("br0", 60.0, "ovs-lbt")], "armed first"
         assert (method, asked) == (f"lbt/{line.split()[0]}", words)
         return "done\nwarning: so\n"

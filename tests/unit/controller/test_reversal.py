@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import ovs.dirs
 import pytest
 
-from controller import reversal
+from controller import announce_endpoints, one_shot, reversal
 from controller.api.engine_commands import Setting
+from controller.api.events import DatabaseRead
 from controller.host import client
+from controller.host.sockets import TlsFiles
 from controller.operations import unconfirmed
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed, What
+from controller.service import Options
 from controller.text.wording import Refused
 
 NOW_S = 1000.0
@@ -149,6 +153,28 @@ def test_too_late_to_confirm(host: Host, begun: bool) -> None:
     with pytest.raises(Refused, match="detach was not confirmed in time, and is being"):
         reversal.confirm("br0")
     assert UNCONFIRMED in host.ids
+
+
+def test_a_database_on_another_host_is_reached_with_the_certificate_of_the_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise `after` never ends, even if the change was confirmed."""
+    files = {"private-key": "k.pem", "certificate": "c.pem", "ca-cert": "ca.pem"}
+    for option, file in files.items():
+        monkeypatch.setenv(f"OVS_LBT_{option.upper().replace('-', '_')}", file)
+    monkeypatch.setenv("OVS_LBT_OVSDB", "ssl:192.0.2.1:6640")
+    monkeypatch.setattr(reversal, "run", lambda *words, **_: " ".join(words))
+    assert {f"--{option}={file}" for option, file in files.items()} <= {*reversal._vsctl().split()}
+    made: list[Options] = []
+    monkeypatch.setattr(one_shot, "Service", lambda options, _: made.append(options))
+    one_shot.revert("ssl:192.0.2.1:6640", "br0")
+    assert made[0].tls == TlsFiles(*files.values())
+    read = DatabaseRead(())
+    monkeypatch.setattr(
+        announce_endpoints, "Database", lambda _, put, tls: put(replace(read, leader=str(tls)))
+    )
+    found = announce_endpoints.read("ssl:192.0.2.1:6640")
+    assert found.leader == str(TlsFiles(*files.values())), "for a dry run"
 
 
 def test_who_is_too_late_learns_when_it_was_reverted() -> None:

@@ -340,3 +340,11 @@ def test_what_is_wrong_is_told_in_one_short_line() -> None:
     assert told.startswith(r"Bridge br0 ovs-lbt-window-s: 1\n\x1b[2J999")
     expected = "a number of seconds from 1 to 86400; 4096 characters at most"
     assert told.endswith(f"… (5006 characters) is invalid; expected {expected}")
+
+
+@pytest.mark.parametrize("value", ["true", "True", "yes"])
+def test_other_config_is_true_in_upper_case_as_well(value: str) -> None:
+    found = {"lacp-fallback-ab": value, "forward-bpdu": value}
+    lag = replace(bond(ETH1, ETH2, lacp="active"), other_config=found)
+    config = read_bridge(replace(bridge(lag), other_config=found))
+    assert {config.falls_back, config.forwards_bpdu} == {value != "yes"}

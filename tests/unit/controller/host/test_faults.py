@@ -356,10 +356,9 @@ def broken_otherwise(*_: object, **__: object) -> None:
     ],
 )
 def test_a_request_without_a_service_says_whose_fault_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], going_on: bool, said: str
+    capsys: pytest.CaptureFixture[str], going_on: bool, said: str
 ) -> None:
-    monkeypatch.setattr(one_shot, "ANSWER_TIMEOUT_S", 0.0)
-    assert one_shot.OneAnswer(lambda _: None, "").serve(lambda: going_on) == 1
+    assert one_shot.OneAnswer(lambda _: None, "", 0.0).serve(lambda: going_on) == 1
     assert capsys.readouterr().err.startswith(said)
 
 

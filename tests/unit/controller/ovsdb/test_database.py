@@ -133,6 +133,13 @@ def test_other_config_is_read_as_open_vswitch_reads_it(
     assert (row.hw_offload, row.tc_policy, row.restores_flows) == found
 
 
+@pytest.mark.parametrize("enable", ["true", "TRUE", "yes"])
+def test_bfd_is_on_where_open_vswitch_reads_true(enable: str) -> None:
+    row = _replica("br0").ports[0].interfaces[0]
+    row.bfd = {"enable": enable}
+    assert records._interface(row).bfd is (enable != "yes")
+
+
 @pytest.mark.parametrize(
     ("target", "mode", "other_config", "found"),
     [
