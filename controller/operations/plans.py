@@ -220,7 +220,7 @@ def unknown(basis: Basis) -> str:
     if basis.absent:
         return f"the switch has no port {', '.join(basis.absent)}, so the load is unknown"
     since = " since the last move" if basis.since_move else ""
-    known = f"loads{since} have been measured for {basis.covered_s:.0f} s"
+    known = f"loads{since} have been measured for {math.floor(basis.covered_s)} s"
     if basis.uncounted_s:
         known += f" (the switch last counted the traffic of VM ports {basis.uncounted_s:.0f} s ago)"
     return f"{known}, but {basis.needed_s:g} s are needed; try again in {math.ceil(basis.wait_s)} s"

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from controller.operations.planning import KEPT_S, LEAST_S
+from controller.operations.planning import KEPT_S, LEAST_S, Basis
+from controller.operations.plans import unknown
 from controller.teaming import buckets
 from controller.text.wording import STARTED
 from policies.model import Role
@@ -331,3 +332,8 @@ def test_buckets_of_another_policy_that_move_all_the_time_refuse_nothing() -> No
     here.run_for(6)
     assert moves(here) == {"rebalance": 1}
     assert "vnet0: eth1 -> eth2 (threshold)" in done(here.ask("apply"))
+
+
+def test_a_time_that_is_too_short_is_not_rounded_up() -> None:
+    text = unknown(Basis(window_s=30.0, covered_s=2.6, needed_s=3.0))
+    assert text == "loads have been measured for 2 s, but 3 s are needed; try again in 1 s"
